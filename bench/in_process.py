@@ -11,22 +11,22 @@ import threading
 import time
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
 
 from bench import requests
 from bench.cluster import APPS, Size, objects
 from bench.figures import Figures
 from bench.processes import worker_process
 from bench.requests import CLUSTER
+from topospread.calls.call import Call, Encoded, Unary, parse
 from topospread.replica.replicas import Replicas, seconds_from_now
 from topospread.replica.state import ReplicaOptions
 from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.decisions.cycle import CycleCache
 from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.request import ProfileRegistry
-from topospread.servicers.calls import Call, Unary, parse
-from topospread.servicers.decision import DecisionServicer
-from topospread.servicers.decision_metrics import DecisionMetrics
+from topospread.servicers.decision import DecisionMetrics, DecisionServicer
 from topospread.store.model import Applied, Head, LogEntry, Revision, StoredObject, Transaction
 from topospread.telemetry.metrics import Metrics
 from topospread.telemetry.tracing import Sampling, Tracing
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bench.options import BenchOptions
     from bench.requests import RequestTemplate
     from topospread.store.model import Key, Kind
+    from topospread.telemetry.tracing import CallSpan
 
 
 _LOAD_SECONDS = 600.0
@@ -168,11 +169,11 @@ class InProcessDecisions:
 
     def evaluate(self, request: bytes) -> bytes:
         """One EvaluatePod, with its span and its metrics."""
-        span = self._tracing.start(requests.EVALUATE_POD)
-        call = Call(span, time.monotonic() + 30.0, _always)
+        call = call_of(self._tracing.start(requests.EVALUATE_POD), 30.0)
         answer = self._method.serve(parse(self._method.request, request), call)
-        span.end(0)
-        return answer if isinstance(answer, bytes) else answer.SerializeToString()
+        call.span.end(0)
+        assert isinstance(answer, Encoded), "a decision writes its answer by itself"
+        return answer.body
 
     def evaluate_cost(self, asked: Sequence[RequestTemplate], seconds: float) -> float:
         """Microseconds of CPU of one EvaluatePod, all questions taking turns."""
@@ -188,8 +189,13 @@ class InProcessDecisions:
         return (time.thread_time() - spent) / calls * 1e6
 
 
-def _always() -> bool:
-    return True
+def call_of(span: CallSpan, seconds: float) -> Call:
+    """A call of nobody, whose caller waits for so many seconds."""
+    method: Any = SimpleNamespace(turn=None, shares_turn=False, goes_on=lambda _: True)
+    context: Any = SimpleNamespace(is_active=lambda: True)
+    call = Call(method, context, time.perf_counter())
+    call.span, call.deadline = span, time.monotonic() + seconds
+    return call
 
 
 def measure_scale(options: BenchOptions) -> Figures:

@@ -17,9 +17,8 @@ from tests.redis_server import ROOT
 
 MODULES = {"__init__.py", "__main__.py", "bounded.py", "checkpoints.py", "errors.py", "py.typed"}
 PACKAGES = {
-    *("access", "app", "cli", "codec", "config", "generated", "http", "index", "kube"),
-    *("kubernetes", "replica", "servicers", "service", "spread", "store", "telemetry"),
-    *("threads", "transports"),
+    *("access", "app", "calls", "cli", "codec", "config", "generated", "http", "index", "kube"),
+    *("kubernetes", "replica", "rpc", "servicers", "service", "spread", "store", "telemetry"),
 }
 SHIPPED = {
     "topospread": {"topospread": MODULES | PACKAGES},

@@ -109,7 +109,7 @@ def observed() -> Metrics:
     metrics.store_error("apply")
     metrics.rejection("decisions")
     metrics.queue_wait("decisions").observe(0.0)
-    metrics.transport("grpcio", "grpcio", "")
+    metrics.transport("grpcio", "")
     metrics.placement("PlacePod", "held")
     metrics.placement_conflict("PlacePod")
     metrics.unknown_nodes("default")

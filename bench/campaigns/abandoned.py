@@ -223,17 +223,16 @@ def command(nodes: int, pods: int, calls: int, methods: tuple[str, ...]) -> Outc
     """
     figures, broken = {}, []
     with filled_store(Size(nodes, pods)) as store:
-        for way in ("grpcio", "grpcio-threads"):
-            for method in methods or LONG:
-                for deadline in (None, DEADLINE):
-                    left = "cancelled" if deadline is None else "expired"
-                    name = f"{method}, {left}, {way}"
-                    note(f"abandoned: {name}")
-                    with server(store, f"--transport={way}") as running:
-                        spent = abandoned(running, method, calls, deadline=deadline)
-                    figures[name] = asdict(spent)
-                    if spent.cpu > MAX_CPU:
-                        broken.append(f"{name}: {spent.cpu} s of CPU after the callers had gone")
+        for method in methods or LONG:
+            for deadline in (None, DEADLINE):
+                left = "cancelled" if deadline is None else "expired"
+                name = f"{method}, {left}"
+                note(f"abandoned: {name}")
+                with server(store) as running:
+                    spent = abandoned(running, method, calls, deadline=deadline)
+                figures[name] = asdict(spent)
+                if spent.cpu > MAX_CPU:
+                    broken.append(f"{name}: {spent.cpu} s of CPU after the callers had gone")
     return Outcome(figures, broken)
 
 

@@ -95,7 +95,7 @@ def _show(outcome: Outcome, form: str) -> None:
             (name, *(_cell(each.get(column)) for column in columns))
             for name, each in figures.items()
         ]
-        output.table(("", *(f"#{column.upper()}" for column in columns)), rows)
+        output.table(("FIGURE", *(f"#{column.upper()}" for column in columns)), rows)
     else:
         output.table(("FIGURE", "#VALUE"), [*_flat(figures)])
     for broken in outcome.broken[:MAX_SHOWN]:

@@ -121,7 +121,8 @@ def _explained(number: int) -> Any:
     )
 
 
-def _simulated(number: int) -> Any:
+def simulated(number: int) -> Any:
+    """A Simulate of as many pods and constraints as are accepted."""
     made = planner_service_pb2.SimulateRequest()
     made.pods.add(replicas=10_000).pod.object.CopyFrom(_wide(number))
     for each in range(100):
@@ -176,7 +177,7 @@ DECISIONS: Final[Mapping[str, tuple[str, Callable[[int], Any]]]] = {
 }
 PLANS: Final[Mapping[str, tuple[str, Callable[[int], Any]]]] = {
     "ExplainPod": (f"{ENGINE}ExplainPod", _explained),
-    "Simulate": (f"{PLANNER}Simulate", _simulated),
+    "Simulate": (f"{PLANNER}Simulate", simulated),
     "RankDeletions": (f"{PLANNER}RankDeletions", _ranked),
     "PlanRebalance": (f"{PLANNER}PlanRebalance", _rebalanced),
 }

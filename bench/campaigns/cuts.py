@@ -38,7 +38,6 @@ from topospread_proto.v1 import common_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-TRANSPORTS: Final = ("grpcio", "grpcio-threads")
 NODES: Final = 50
 PADDING: Final = "x" * 1000
 """Of each node, in an annotation, which is sent and not stored: a list is some 60 KB."""
@@ -155,16 +154,12 @@ class Cuts:
 
     Args:
         store: of the server.
-        transport: of its decisions.
         chance: everything random.
         found: what it comes to.
     """
 
-    def __init__(
-        self, store: str, *, transport: str, chance: random.Random, found: Findings
-    ) -> None:
+    def __init__(self, store: str, *, chance: random.Random, found: Findings) -> None:
         self._store = store
-        self._transport = transport
         self._chance = chance
         self._found = found
         self._number = 0
@@ -185,7 +180,6 @@ class Cuts:
             "0.2",
             "--log-level",
             "error",
-            f"--transport={self._transport}",
         )
         self._server = self._running.enter_context(ServerProcess("--store", self._store, *options))
         self._peer = self._running.enter_context(Peer(self._server.address))
@@ -396,9 +390,9 @@ def client_to_be_killed(address: str, at: str, waits: str, *names: str) -> None:
 
 
 def cut(many: int, seed: int) -> Findings:
-    """So many tries, a quarter on each of two stores, with each transport.
+    """So many tries, half of them on each of two stores.
 
-    A quarter begins with one more try for each of two kinds, which the server surely sees.
+    A half begins with one more try for each of two kinds, which the server surely sees.
     """
     found = Findings()
     chance = random.Random(seed)
@@ -411,13 +405,12 @@ def cut(many: int, seed: int) -> Findings:
         redis = RedisProcess(Path(folder) / "redis", options=durable, binary=default_redis_binary())
         with redis:
             stores = (f"sqlite://{folder}/state.db", redis.url)
-            setups = [(store, transport) for store in stores for transport in TRANSPORTS]
-            for number, (store, transport) in enumerate(setups):
-                cuts = Cuts(store, transport=transport, chance=chance, found=found)
+            for number, store in enumerate(stores):
+                cuts = Cuts(store, chance=chance, found=found)
                 try:
                     for kind in ("cancelled call", "closed channel"):
                         cuts.cut_begun(kind)
-                    for each in range(many * number // 4, many * (number + 1) // 4):
+                    for each in range(many * number // 2, many * (number + 1) // 2):
                         link = "slow" if chance.random() < 0.5 else "plain"
                         cuts.cut(kinds[each % len(kinds)], link)
                 finally:

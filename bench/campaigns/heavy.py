@@ -5,6 +5,7 @@ Its work holds up nobody who measures what it does to others.
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import selectors
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from tests.servers import evaluate_request
 from tests.waiting import PATIENCE, until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from multiprocessing.sharedctypes import Synchronized
 
 ENGINE: Final = "/topospread.v1.DecisionService/"
@@ -31,14 +33,24 @@ class HeavyCaller:
     Args:
         address: of the server.
         under_way: questions.
+        method: that is called.
+        requests: sent in turn.
     """
 
-    def __init__(self, address: str, under_way: int) -> None:
+    def __init__(
+        self,
+        address: str,
+        under_way: int,
+        method: str = EVALUATE,
+        requests: Sequence[bytes] = (QUESTION,),
+    ) -> None:
         spawning = multiprocessing.get_context("spawn")
         self._ended = spawning.Value("q", 0, lock=False)
         self._failed = spawning.Value("q", 0, lock=False)
         self._process = spawning.Process(
-            target=_call, args=(address, under_way, self._ended, self._failed), daemon=True
+            target=_call,
+            args=(address, under_way, method, requests, self._ended, self._failed),
+            daemon=True,
         )
 
     def __enter__(self) -> Self:
@@ -72,19 +84,25 @@ class HeavyCaller:
 
 
 def _call(
-    address: str, under_way: int, ended: Synchronized[int], failed: Synchronized[int]
+    address: str,
+    under_way: int,
+    method: str,
+    requests: Sequence[bytes],
+    ended: Synchronized[int],
+    failed: Synchronized[int],
 ) -> None:
+    questions = itertools.cycle(requests)
     with selectors.DefaultSelector() as ready, ExitStack() as opened:
         connections = [
-            opened.enter_context(Http2Connection(address, EVALUATE, PATIENCE))
-            for _ in range(CONNECTIONS)
+            opened.enter_context(Http2Connection(address, method, PATIENCE))
+            for _ in range(min(CONNECTIONS, under_way))
         ]
         for connection in connections:
             ready.register(connection, selectors.EVENT_READ, connection)
-            connection.call([QUESTION] * (under_way // CONNECTIONS))
+            connection.call(list(itertools.islice(questions, under_way // len(connections))))
         while True:
             for key, _ in ready.select():
                 over = key.data.receive()
                 failed.value = sum(each.failed for each in connections)
                 ended.value += len(over)
-                key.data.call([QUESTION] * len(over))
+                key.data.call(list(itertools.islice(questions, len(over))))

@@ -30,7 +30,7 @@ from bench.campaigns.campaign import MIB, Outcome, campaign, note, run, server_f
 from bench.campaigns.measured import AS_SHIPPED
 from tests.access.callers import AccessFile
 from tests.servers import Peer, ServerProcess, evaluate_request, node, pod, two_zones
-from topospread.transports.grpc.server import MAX_UNTAKEN
+from topospread.rpc.server import MAX_UNTAKEN
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
 

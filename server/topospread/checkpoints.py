@@ -1,184 +1,265 @@
-"""Cancellation points of long computations: they end with their deadline or their caller.
+"""Checkpoints of long computations: there they are preempted, take turns, and end with their call.
 
-A call sets for whom it computes (:func:`computing_for`), and everything that may take long calls
+A call sets what it computes for (:class:`Computation`), and everything that may take long calls
 :func:`checkpoint` for each small piece of its work, however deep below. It costs some tens of
 nanoseconds, so that it may stand in any loop whose pieces cost a microsecond or more.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import deque
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from topospread.errors import CallerGone, DeadlineExceeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 INTERVAL: Final = 0.002
-"""Seconds between two looks at the deadline and the caller: to look costs some microseconds."""
+"""Seconds between two looks at clock and caller: each costs some microseconds."""
+
+BRIEF: Final = 0.001
+"""Seconds until the first look at a brief computation, and of processor time from then on, after
+which it is preempted.
+"""
+
+SLICE: Final = 0.02
+"""Seconds after which a computation that shares its turn lets those go on that wait for it."""
+
+PATIENCE: Final = 0.25
+"""Seconds between two looks whether who waits for a turn still has a caller."""
 
 YIELD_EVERY: Final = 50
-"""Calls between two turns of others. A loop in Python that does not let go makes each array
-operation of the decision threads wait for the interpreter's switch interval."""
-
-LONG: Final = 0.002
-"""Seconds of processor time after which a computation is a long one."""
+"""Calls between two releases of the interpreter's lock: a loop in Python that keeps it makes each
+array operation of the decision threads wait for the interpreter's switch interval."""
 
 
-class TakesLong(BaseException):
-    """Ends a computation that was begun as a short one, so that it is begun anew in its turn.
+class Preempted(BaseException):
+    """Ends a brief computation that takes long or would wait; it is to begin again elsewhere.
 
     Only the code that began the computation catches it, so it is no Exception.
     """
 
 
-class LongTurns(Protocol):
-    """A bound on the number of long computations that run at once.
+class Turns(Protocol):
+    """What a computation holds while it computes."""
 
-    Threads share the interpreter's lock: a short one would wait for a slice of each long one.
-    """
-
-    def try_take(self) -> bool:
-        """Take a turn if one is free; does not wait."""
+    def acquire(self, check: Callable[[], object]) -> None:
+        """Wait for a turn; `check` is called now and then, and ends the wait by raising."""
         ...
 
-    def take(self, left: Callable[[], float], active: Callable[[], bool]) -> None:
-        """Wait for a turn.
-
-        Args:
-            left: seconds until the caller's deadline.
-            active: whether the caller still waits.
-
-        Raises:
-            LimitExceeded: too many wait already.
-            DeadlineExceeded, CallerGone: the caller does not wait any more.
-        """
+    def release(self) -> None:
+        """Give the turn back."""
         ...
 
-    def give(self) -> None:
-        """Return a turn."""
+    def pause(self) -> None:
+        """Give the turn back while its holder waits for something else."""
+        ...
+
+    def resume(self) -> None:
+        """Wait for the turn again."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a turn."""
         ...
 
 
-class Beneficiary:
-    """The caller that a thread computes for: its deadline, and whether it still waits.
+class Turn:
+    """One turn, for which callers wait in order: a fair lock whose waiters may leave."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free = True
+        self._line: deque[threading.Lock] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for it."""
+        return len(self._line)
+
+    def acquire(self, check: Callable[[], object] = lambda: None) -> None:
+        """Wait for the turn; `check` is called four times a second and may end the wait."""
+        with self._lock:
+            if self._free:
+                self._free = False
+                return
+            mine = threading.Lock()
+            mine.acquire()
+            self._line.append(mine)
+        try:
+            while not mine.acquire(timeout=PATIENCE):
+                check()
+        except BaseException:
+            with self._lock:
+                came = mine not in self._line
+                if not came:
+                    self._line.remove(mine)
+            if came:
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Let the next one go on."""
+        with self._lock:
+            if self._line:
+                self._line.popleft().release()
+            else:
+                self._free = True
+
+    def pause(self) -> None:
+        """Let the next one go on while this one waits for something else."""
+        self.release()
+
+    def resume(self) -> None:
+        """Wait for the turn again."""
+        self.acquire()
+
+
+class Computation:
+    """What a thread computes for a call; a context manager around it.
 
     Args:
         deadline: on the monotonic clock.
-        active: whether the caller still waits; may be slow compared to a loop's step.
-        turns: of long computations; None: it just goes on, however long it takes.
-        anew: a long computation that finds no turn ends with TakesLong instead of waiting with all
-            that it holds by then; its caller begins it anew.
-        has_turn: it was taken already.
+        active: whether the caller still waits.
+        brief: it is preempted when it takes long or would wait.
+        turn: held while it computes.
+        held: the thread has the turn already, and gives it back; else the computation does both.
+        share: the turn is given up now and then.
     """
 
-    __slots__ = ("_active", "_anew", "_deadline", "_has_turn", "_long_at", "_next", "_turns")
+    __slots__ = (
+        "_active",
+        "_brief",
+        "_brief_until",
+        "_deadline",
+        "_held",
+        "_next",
+        "_owned",
+        "_share",
+        "_slice_end",
+        "_token",
+        "_turn",
+    )
 
     def __init__(
         self,
         deadline: float,
         active: Callable[[], bool],
-        turns: LongTurns | None = None,
         *,
-        anew: bool = False,
-        has_turn: bool = False,
+        brief: bool = False,
+        turn: Turns | None = None,
+        held: bool = False,
+        share: bool = False,
     ) -> None:
         self._deadline = deadline
         self._active = active
-        self._turns = turns
-        self._anew = anew
-        self._has_turn = has_turn
-        self._long_at = 0.0
-        # Not before: most computations are over by then, and asking for the caller costs a call.
-        self._next = min(time.monotonic() + INTERVAL, deadline)
+        self._brief = brief
+        self._brief_until = 0.0
+        self._turn = turn
+        self._held = held
+        self._owned = turn is not None and not held and not brief
+        self._share = share
+        self._slice_end = 0.0
+        # Not before: most computations are over by then.
+        self._next = time.monotonic() + (BRIEF if brief else INTERVAL)
+
+    def __enter__(self) -> Self:
+        if self._owned and self._turn is not None:
+            self._acquire(self._turn)
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        _current.reset(self._token)
+        if self._owned and self._held and self._turn is not None:
+            self._held = False
+            self._turn.release()
 
     def check(self) -> None:
-        """Look, if the last look or the beginning was a while ago, or the deadline has passed.
+        """Look at the clock and the caller, if the last look was a while ago.
 
         Raises:
-            DeadlineExceeded, CallerGone: the caller does not wait any more.
-            TakesLong: it takes long, it is another's turn, and it may be begun anew.
+            DeadlineExceeded, CallerGone: nobody waits for the answer any more.
+            Preempted: it is brief, and takes long.
         """
         now = time.monotonic()
-        if now < self._next:
+        if now < self._next and now < self._deadline:
             return
-        self._next = now + INTERVAL
-        if now > self._deadline:
+        self._next = now + (BRIEF if self._brief else INTERVAL)
+        if self._brief:
+            # To ask at the beginning would be a tenth of what a short one costs.
+            spent = time.thread_time()
+            if not self._brief_until:
+                self._brief_until = spent + BRIEF
+            elif spent > self._brief_until:
+                raise Preempted
+        self.check_caller()
+        if self._share and now > self._slice_end and self._turn is not None and self._turn.waiting:
+            self._turn.release()
+            self._held = False
+            self._acquire(self._turn)
+        else:
+            # A loop that does not let go makes others wait for the interpreter's switch interval.
+            time.sleep(0)
+
+    def check_caller(self) -> None:
+        """Check that the caller still waits.
+
+        Raises:
+            DeadlineExceeded, CallerGone: it does not.
+        """
+        if time.monotonic() > self._deadline:
             raise DeadlineExceeded(
                 "the deadline passed before the answer was there: allow more time, or ask for less"
             )
         if not self._active():
             raise CallerGone("the caller cancelled the call or went away")
-        if self._turns is not None and not self._has_turn:
-            self._take_turn(self._turns)
-        # A loop that does not let go makes others wait for the interpreter's switch interval.
-        time.sleep(0)
 
-    def _take_turn(self, turns: LongTurns) -> None:
-        spent = time.thread_time()
-        if not self._long_at:
-            self._long_at = spent + LONG
+    def preempt(self) -> None:
+        """Preempt it now if it is brief."""
+        if self._brief:
+            raise Preempted
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around a wait, meanwhile others compute; a brief computation is preempted instead."""
+        self.preempt()
+        turn = self._turn if self._held else None
+        if turn is None:
+            yield
             return
-        if spent <= self._long_at:
-            return
-        if not turns.try_take():
-            if self._anew:
-                raise TakesLong
-            turns.take(lambda: self._deadline - time.monotonic(), self._active)
-        self._has_turn = True
+        turn.pause()
+        self._held = False  # a wait within this one gives nothing away
+        try:
+            yield
+        finally:
+            turn.resume()
+            self._held = True
+            self._slice_end = time.monotonic() + SLICE
 
-    def give_turn(self, *, for_good: bool = False) -> None:
-        """Let other long computations go on: this one is done, or waits for something else.
-
-        One that goes on waits in line again where it takes long, with what it holds if it was begun
-        anew before.
-
-        Args:
-            for_good: from now on it neither is begun anew nor waits for a turn.
-        """
-        turns, self._long_at = self._turns, 0.0
-        if for_good:
-            self._turns = None
-        if self._has_turn and turns is not None:
-            self._has_turn = False
-            turns.give()
+    def _acquire(self, turn: Turns) -> None:
+        turn.acquire(self.check_caller)
+        try:
+            self.check_caller()
+        except BaseException:
+            turn.release()
+            raise
+        self._held = True
+        self._slice_end = time.monotonic() + SLICE
 
 
-_beneficiary: ContextVar[Beneficiary | None] = ContextVar("beneficiary", default=None)
+_current: ContextVar[Computation | None] = ContextVar("computation", default=None)
 
 
-def beneficiary() -> Beneficiary | None:
-    """The caller that this thread computes for; to be handed to a thread that goes on for it."""
-    return _beneficiary.get()
-
-
-class computing_for:  # noqa: N801 - a context manager, as contextlib.suppress
-    """Around a call's computation."""
-
-    __slots__ = ("_token", "_whom")
-
-    def __init__(self, whom: Beneficiary | None) -> None:
-        self._whom = whom
-
-    def __enter__(self) -> None:
-        self._token = _beneficiary.set(self._whom)
-
-    def __exit__(self, *raised: object) -> None:
-        if self._whom is not None:
-            self._whom.give_turn()
-        _beneficiary.reset(self._token)
-
-
-def will_write() -> None:
-    """Note that a computation is about to write; call it before each write.
-
-    It gives its turn back for good: from there on it is neither begun anew nor made to wait.
-    """
-    whom = _beneficiary.get()
-    if whom is not None:
-        whom.give_turn(for_good=True)
+def current_computation() -> Computation | None:
+    """What this thread computes for; another thread may go on for it."""
+    return _current.get()
 
 
 def checkpoint() -> None:
@@ -188,11 +269,48 @@ def checkpoint() -> None:
 
     Raises:
         DeadlineExceeded, CallerGone: the caller does not wait any more.
-        TakesLong: it is begun anew.
+        Preempted: it is to begin again elsewhere.
     """
-    whom = _beneficiary.get()
-    if whom is not None:
-        whom.check()
+    computation = _current.get()
+    if computation is not None:
+        computation.check()
+
+
+def will_take_long() -> None:
+    """Note that what comes takes long: a brief computation is preempted before it begins."""
+    computation = _current.get()
+    if computation is not None:
+        computation.preempt()
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Around a wait for something outside, such as the store: others compute meanwhile.
+
+    Raises:
+        Preempted: a brief computation must not wait.
+    """
+    computation = _current.get()
+    if computation is None:
+        yield
+        return
+    with computation.waiting():
+        yield
+
+
+class computing_for:  # noqa: N801 - a context manager, as contextlib.suppress
+    """Around what this thread does for another's computation."""
+
+    __slots__ = ("_computation", "_token")
+
+    def __init__(self, computation: Computation | None) -> None:
+        self._computation = computation
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._computation)
+
+    def __exit__(self, *raised: object) -> None:
+        _current.reset(self._token)
 
 
 class CooperativeYield:

@@ -16,8 +16,8 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from tests.access.callers import AccessFile
 from tests.app.all_calls import Call, all_calls, messages
+from tests.expander.requests import sample
 from tests.servers import Peer, incoming, node, pod, served, two_zones
-from tests.transports.expander.requests import sample
 from tests.waiting import PATIENCE
 from topospread_client import pod_from_manifest
 from topospread_proto.v1 import (

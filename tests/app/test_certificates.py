@@ -16,7 +16,7 @@ import trustme
 from tests.servers import Peer, ServerProcess, served
 from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE, until
-from topospread.transports.grpc import server as grpc_server
+from topospread.rpc import server as grpc_server
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import threading
 from typing import Any
 
 import grpc
@@ -14,9 +13,9 @@ from tests.access.callers import AccessFile
 from tests.servers import Peer, replacement, served, two_zones
 from tests.waiting import PATIENCE, until
 from topospread.app.credentials import ACCESS_POLL, CredentialWatcher
+from topospread.calls.memory import CHECK_SECONDS, GRACE_SECONDS
 from topospread.config.settings import ServerSettings
 from topospread.service.state.log import POLL as WATCH_POLL
-from topospread.transports.grpc.streams import CHECK_INTERVAL, GRACE, OpenStreams
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
 
@@ -27,8 +26,8 @@ SECONDS = 2.0
 
 def test_a_stream_is_given_up_in_time():
     # A change of the access file is seen, then a look finds the stream, and one ends it.
-    assert ACCESS_POLL + CHECK_INTERVAL + GRACE + CHECK_INTERVAL < SECONDS - 0.2
-    assert WATCH_POLL < GRACE
+    assert ACCESS_POLL + CHECK_SECONDS + GRACE_SECONDS + CHECK_SECONDS < SECONDS - 0.2
+    assert WATCH_POLL < GRACE_SECONDS
 
 
 def test_the_access_file_is_looked_at_in_time(tmp_path):
@@ -36,35 +35,6 @@ def test_the_access_file_is_looked_at_in_time(tmp_path):
     watcher = CredentialWatcher(ServerSettings(access_file=str(access)))
     assert watcher._access is not None
     assert watcher._access._interval == ACCESS_POLL
-
-
-@pytest.mark.parametrize("broken", ["valid", "cancel"])
-def test_a_look_that_fails_keeps_no_other_stream_open(broken, caplog):
-    streams = OpenStreams()
-    failed, ended = threading.Event(), threading.Event()
-
-    def fail() -> bool:
-        failed.set()
-        raise RuntimeError("broken")
-
-    first = {"valid": lambda: False, "cancel": lambda: None} | {broken: fail}
-    with streams.watched(**first):
-        assert failed.wait(PATIENCE)
-        with streams.watched(lambda: False, ended.set):
-            assert ended.wait(PATIENCE)
-    logged = [one for one in caplog.records if "open stream" in one.getMessage()]
-    assert len(logged) == 1
-    assert "broken" in str(logged[0].exc_info)
-
-
-def test_a_caller_that_cannot_be_looked_up_is_not_known():
-    streams, ended = OpenStreams(), threading.Event()
-
-    def fail() -> bool:
-        raise RuntimeError("broken")
-
-    with streams.watched(fail, ended.set):
-        assert ended.wait(PATIENCE)
 
 
 @pytest.fixture(params=["token", "certificate"])

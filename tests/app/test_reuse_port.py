@@ -13,9 +13,9 @@ import grpc
 import httpx
 import pytest
 
+from tests.expander.requests import best, sample
 from tests.servers import Peer, ServerProcess, incoming, shared_address, start, two_zones
 from tests.telemetry.expositions import value
-from tests.transports.expander.requests import best, sample
 from tests.waiting import PATIENCE, until
 from topospread_client import Client, Connection, TopospreadClientError
 

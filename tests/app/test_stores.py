@@ -337,7 +337,7 @@ def test_a_server_may_be_unready_while_it_is_stale(durable):
 
 def test_a_store_that_hangs_holds_up_no_decision(durable):
     """Redis is frozen: whoever needs it waits, and nobody else does."""
-    with site(store=durable.url, decision_threads=1, state_threads=1) as only:
+    with site(store=durable.url) as only:
         only.peer.apply(*two_zones())
         assert only.feasible() == 1
         durable.pause()

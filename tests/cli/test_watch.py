@@ -16,7 +16,7 @@ from tests.cli.manifests import CLUSTER
 from tests.servers import Peer, pod, served, two_zones
 from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE, until
-from topospread.transports.grpc import server as grpc_server
+from topospread.rpc import server as grpc_server
 
 
 @pytest.mark.parametrize("form", ["table", "json", "name"])

@@ -14,7 +14,7 @@ from tests.redis_server import free_port
 from tests.servers import ZONE, Peer, pod, served, two_zones
 from tests.telemetry.expositions import samples
 from tests.waiting import PATIENCE, until
-from topospread.transports.grpc import server as grpc_server
+from topospread.rpc import server as grpc_server
 from topospread_client import (
     Connection,
     ConstraintTable,

@@ -83,10 +83,10 @@ def test_the_file_says_the_same_in_its_own_spelling(name):
 
 
 def test_a_flag_goes_before_the_environment_and_that_before_the_file():
-    text = own(decisionQueue=2, decisionThreads=3, maxWaitingCalls=4)
-    environ = {**HOME, "TOPOSPREAD_DECISION_QUEUE": "5", "TOPOSPREAD_DECISION_THREADS": "6"}
+    text = own(decisionQueue=2, maxConnections=3, maxClusters=4)
+    environ = {**HOME, "TOPOSPREAD_DECISION_QUEUE": "5", "TOPOSPREAD_MAX_CONNECTIONS": "6"}
     settings = load_settings({"decision_queue": 7}, environ, text)
-    assert (settings.decision_queue, settings.decision_threads, settings.max_waiting_calls) == (
+    assert (settings.decision_queue, settings.max_connections, settings.max_clusters) == (
         7,
         6,
         4,
@@ -195,10 +195,10 @@ def test_everything_wrong_is_said_at_once():
     said = problems(
         {"decision_queue": "x", "liten": "y"},
         {"TOPOSPREAD_SHUTDOWN_GRACE_PERIOD": "z", "TOPOSPREAD_DECISION_QEUE": "2"},
-        own(maxWaitingCals=1, listen="nowhere"),
+        own(decisionQeue=1, listen="nowhere"),
     )
     assert said == [
-        "configuration file: unknown key 'maxWaitingCals'; did you mean maxWaitingCalls?",
+        "configuration file: unknown key 'decisionQeue'; did you mean decisionQueue?",
         "configuration file: listen: 'nowhere' is not of the form HOST:PORT",
         "TOPOSPREAD_SHUTDOWN_GRACE_PERIOD: 'z' is not a duration; write 30s, 500ms or 5m",
         "TOPOSPREAD_DECISION_QEUE: unknown; did you mean TOPOSPREAD_DECISION_QUEUE?",

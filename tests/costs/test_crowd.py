@@ -24,7 +24,7 @@ def figures(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> dic
 
 def test_every_kind_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--requests", "10", "--planners", "--deadline", "5"]
-    found = figures(capsys, [*asked, "--server-flag=--transport=grpcio-threads"])
+    found = figures(capsys, [*asked, "--server-flag=--log-level=error"])
     # What plans may last for as long as its deadline.
     for kind in crowd.PLANS:
         (ended,) = found["outcomes"].pop(kind)

@@ -15,12 +15,15 @@ from tests.servers import Peer, served, settings, two_zones
 from tests.waiting import PATIENCE
 from topospread import errors
 from topospread.app import factories
+from topospread.calls.access import AccessControl
+from topospread.calls.call import ClientStreaming, ServerStreaming, UnaryBytes
+from topospread.calls.memory import MemoryGuard, Sweeper
+from topospread.calls.pipeline import Parts, Pipeline
+from topospread.calls.sizes import MessageLimits
 from topospread.config.values import Address
-from topospread.servicers.calls import ClientStreaming, ServerStreaming, UnaryBytes
+from topospread.rpc.server import GrpcServer
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
-from topospread.transports.grpc.pipeline import CallPipeline
-from topospread.transports.grpc.server import GrpcServer
 from topospread_proto.v1.cluster_state_service_pb2 import (
     AcceptStoreRequest,
     DeleteClusterRequest,
@@ -32,7 +35,7 @@ from topospread_proto.v1.server_service_pb2 import GetServerInfoRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from topospread.servicers.calls import Method
+    from topospread.calls.call import Method
 
 EVERY = [*API, EXPANDER]
 SINGLE = [path for path, method in API.items() if not method.client_streaming]
@@ -132,9 +135,11 @@ def failing() -> Iterator[grpc.Channel]:
 def _bare(services: Any) -> Iterator[grpc.Channel]:
     """A server of these methods alone."""
     chosen, tracing = settings(), tracing_from_environment("0")
-    pools = factories.make_pools(chosen, factories.COMPLETION_QUEUE)
+    sweeper, metrics = Sweeper(), Metrics("0")
+    pools = factories.make_pools(chosen, metrics, sweeper)
     options = factories.grpc_options(chosen)
-    server = GrpcServer(CallPipeline(tracing, Metrics("0")), services, pools, options)
+    parts = Parts(tracing, metrics, AccessControl(), MessageLimits(), MemoryGuard(1 << 20), sweeper)
+    server = GrpcServer(Pipeline(parts), services, pools, options)
     port = server.listen(Address("127.0.0.1", 0), None)
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -210,10 +215,9 @@ def test_rate_limited_caller():
 def test_full_queue():
     with served() as server, Peer(server.address) as peer:
         pools = server.pools
-        pools.streams._streams = 0
-        for pool in pools.unary():
-            queue: Any = vars(pool)["_queue"]
-            queue.bound = 0
+        for pool in pools.by_name().values():
+            inside = vars(pool)
+            inside["_queue"].bound = inside["_most"] = 0
         with pools.decisions.paused():
             for path in EVERY:
                 streams = path in API and API[path].server_streaming

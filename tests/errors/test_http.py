@@ -133,7 +133,9 @@ def test_rate_limited_http_caller():
 def test_full_queue(scheduler):
     with served(http="127.0.0.1:0") as server, Scheduler(server) as full:
         full.write(node("n-a", zone="a"))
-        server.pools.state._queue.bound = server.pools.extender._queue.bound = 0
+        for name in ("state", "extender"):
+            executor: Any = server.pools.executors[name]
+            executor._queue.bound = executor._most = 0
         answer = full.post("preempt", args(NodeNameToMetaVictims={}))
         assert answer.status_code == 429
         error_status(answer, "RESOURCE_EXHAUSTED").check("QUEUE_FULL")

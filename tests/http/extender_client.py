@@ -72,6 +72,7 @@ class Scheduler:
 
     def __init__(self, server: Server) -> None:
         address = server.extender_address or server.http_address
+        self.server = server
         self.peer = Peer(server.address)
         self.http = httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=PATIENCE)
 

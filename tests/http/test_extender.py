@@ -26,10 +26,9 @@ from tests.http.extender_client import (
 from tests.servers import ZONE, served
 from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE, until
-from topospread.checkpoints import LONG, checkpoint
+from topospread.checkpoints import BRIEF, checkpoint
 from topospread.http import extender
 from topospread.service.extender.extend import filter_candidates
-from topospread.threads.turns import LONG_DECISIONS
 from topospread_proto.v1 import placement_service_pb2
 from topospread_proto.v1.placement_service_pb2_grpc import PlacementServiceStub
 
@@ -454,15 +453,14 @@ def test_failures_are_counted_by_verb_and_kind(fresh):
         assert value(exposed, "topospread_calls_total", method=method, code=code) == 1
 
 
-def test_a_full_queue_is_reported_as_kube_scheduler_shows_it():
-    threads = {"state_threads": 1, "state_queue": 1}
-    with served(http="127.0.0.1:0", **threads) as server, Scheduler(server) as scheduler:
+def test_a_full_queue_is_reported_as_kube_scheduler_shows_it(monkeypatch):
+    monkeypatch.setattr("topospread.app.factories.STATE_THREADS", 1)
+    monkeypatch.setattr("topospread.app.factories.STATE_QUEUE", 1)
+    with served(http="127.0.0.1:0") as server, Scheduler(server) as scheduler:
         scheduler.write(*nodes())
-        pool = server.pools.state
+        pool = server.pools.executors["state"]
         with pool.paused():
-            begun = pool.submit(int)
-            until(lambda: not pool.depth, "the thread has taken it")
-            in_line = pool.submit(int)
+            begun, in_line = pool.submit(int), pool.submit(int)
             result = scheduler.ask("place", spreading("a"), NAMES)
             args = json.dumps({"Pod": spreading("a"), "NodeNameToMetaVictims": {}}).encode()
             preempted = scheduler.post("preempt", args)
@@ -600,7 +598,7 @@ def test_a_filter_that_takes_long_holds_no_other_connection_up(fresh, monkeypatc
     """One thread reads all connections: it is not the one that waits for another's decision."""
 
     def takes_long(*call):
-        until_long = time.thread_time() + 4 * LONG
+        until_long = time.thread_time() + 5 * BRIEF
         while time.thread_time() < until_long:
             checkpoint()
         return filter_candidates(*call)
@@ -608,11 +606,12 @@ def test_a_filter_that_takes_long_holds_no_other_connection_up(fresh, monkeypatc
     monkeypatch.setattr(extender, "filter_candidates", takes_long)
     fresh.http.get("/livez")
     left = ExitStack()
-    assert LONG_DECISIONS.try_take()
+    turn = fresh.server.pools.turn
+    turn.acquire()
     with left, ThreadPoolExecutor(1) as other:
-        left.callback(LONG_DECISIONS.give)
+        left.callback(turn.release)
         call = other.submit(fresh.ask, "filter", spreading("probe"), NAMES)
-        until(lambda: LONG_DECISIONS.waiting > 0, "it waits for its turn")
+        until(lambda: turn.waiting > 0, "it waits for its turn")
         assert fresh.http.get("/livez").status_code == 200
         assert not call.done()
         left.close()

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from statistics import median
 
-import pytest
-
 from bench.campaigns.heavy import EVALUATE, QUESTION, HeavyCaller
 from tests.overload import requests
 from tests.overload.callers import BATCH, Caller, Outcomes, at_once
 from tests.waiting import until
-
-# How callers take turns is the same on all ways: tests/test_call_queue.py.
-pytestmark = pytest.mark.parametrize("serve", ["--transport=grpcio"], indirect=True)
 
 UNDER_WAY = 1000
 LIGHT_CALLS = 40

@@ -7,16 +7,10 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
-import pytest
 
 from bench.campaigns.heavy import EVALUATE, QUESTION
 from tests.overload.callers import OPTIONS, Outcomes
 from tests.waiting import PATIENCE
-
-# On grpcio's own threads a message that was sent is read when the interpreter is free, so on a busy
-# machine the calls of others may be taken for silent ones; tests/transports/grpc/test_bounds.py has
-# what holds there.
-pytestmark = pytest.mark.parametrize("serve", ["--transport=grpcio"], indirect=True)
 
 CONNECTIONS = 6
 CALLS = 1000

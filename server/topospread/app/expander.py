@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from topospread.access.callers import Role
 from topospread.app import factories
-from topospread.errors import PermissionDenied
+from topospread.calls.access import AccessControl
+from topospread.calls.call import Call, Method, Unary
+from topospread.calls.pipeline import Pipeline
+from topospread.calls.sizes import MessageLimits
 from topospread.generated.cluster_autoscaler import expander_pb2 as pb
-from topospread.servicers.calls import Call, Method, Unary
-from topospread.servicers.limits import MessageLimits
-from topospread.transports.expander import METHOD, SERVICE, BestOptions
-from topospread.transports.grpc.pipeline import CallPipeline
-from topospread.transports.grpc.server import Credentials, GrpcServer, ServerOptions, credentials
+from topospread.rpc.server import Credentials, GrpcServer, ServerOptions, credentials
+from topospread.servicers.expander import METHOD, SERVICE, BestOptions
 
 if TYPE_CHECKING:
     from topospread.app.credentials import CredentialWatcher
+    from topospread.calls.pipeline import Parts
     from topospread.config.settings import ServerSettings
+    from topospread.rpc.server import Pools
     from topospread.service.decisions.engine import Engine
-    from topospread.telemetry.metrics import Metrics
-    from topospread.telemetry.tracing import Tracing
-    from topospread.transports.grpc.server import Pools
 
 MAX_REQUEST_BYTES: Final = 128 << 20
 """What cluster-autoscaler itself takes; a pod comes with every option that would help it."""
@@ -41,11 +41,7 @@ def expander_methods(settings: ServerSettings, engine: Engine) -> dict[str, tupl
 
     def serve(request: pb.BestOptionsRequest, call: Call) -> pb.BestOptionsResponse:
         # The request does not say whose state it is about.
-        try:
-            call.caller.check(Role.DECIDE, best.cluster)
-        except PermissionDenied as refused:
-            call.audit_refusal(refused)
-            raise
+        call.caller.check(Role.DECIDE, best.cluster)
         return best.serve(request, time.monotonic() + call.time_left(), call.span)
 
     return {METHOD: (Unary(pb.BestOptionsRequest, serve), "expander")}
@@ -54,9 +50,7 @@ def expander_methods(settings: ServerSettings, engine: Engine) -> dict[str, tupl
 def expander_server(
     settings: ServerSettings,
     engine: Engine,
-    *,
-    tracing: Tracing,
-    metrics: Metrics,
+    parts: Parts,
     pools: Pools,
 ) -> GrpcServer:
     """A gRPC server of the expander alone, for callers without token or certificate."""
@@ -78,10 +72,12 @@ def expander_server(
         max_connections=min(MAX_CONNECTIONS, settings.max_connections),
     )
     return GrpcServer(
-        CallPipeline(
-            tracing,
-            metrics,
-            message_limits=MessageLimits(request=MAX_REQUEST_BYTES, setting=""),
+        Pipeline(
+            replace(
+                parts,
+                access=AccessControl(),
+                sizes=MessageLimits(request=MAX_REQUEST_BYTES, setting=""),
+            )
         ),
         {SERVICE: expander_methods(settings, engine)},
         pools,

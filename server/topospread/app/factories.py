@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 
+from topospread.calls.executor import Executor, current_work
+from topospread.calls.slow_lane import THREADS as SLOW_THREADS
+from topospread.calls.slow_lane import SlowLane
+from topospread.checkpoints import Turn
 from topospread.codec.parsing import NODES
 from topospread.errors import ConfigError, QueueFull
 from topospread.http import extender, webhook
@@ -17,6 +21,8 @@ from topospread.http.calls import HttpCalls
 from topospread.replica.replicas import Replicas
 from topospread.replica.state import ReplicaOptions
 from topospread.replica.view import Freshness
+from topospread.rpc.self_check import self_check
+from topospread.rpc.server import Credentials, Pools, ServerOptions, credentials
 from topospread.service.decisions.pods import Limits
 from topospread.service.inspecting.monitoring import ConstraintMonitor
 from topospread.service.state.write import StateWriter, WriteLimits
@@ -24,21 +30,6 @@ from topospread.spread.linting.catalog import RULES
 from topospread.store.urls import SqliteURL
 from topospread.telemetry.constraint_metrics import ClusterConstraints, ConstraintGauges
 from topospread.telemetry.families import CacheGauges, ClusterGauges
-from topospread.threads.executor import BoundedExecutor, StreamExecutor
-from topospread.threads.pool import arrival, lend_place, overloaded
-from topospread.threads.turns import decided
-from topospread.transports.grpc.completion_queue import CompletionQueueTransport
-from topospread.transports.grpc.self_check import self_check
-from topospread.transports.grpc.server import (
-    OTHER_AWAY,
-    OTHER_QUEUE,
-    OTHER_THREADS,
-    Credentials,
-    Pools,
-    ServerOptions,
-    credentials,
-)
-from topospread.transports.grpc.thread_transport import ThreadTransport
 from topospread_proto.v1.server_service_pb2 import ServerLimits
 
 if TYPE_CHECKING:
@@ -47,9 +38,11 @@ if TYPE_CHECKING:
 
     from topospread.app.credentials import CredentialWatcher
     from topospread.bounded import Budgets
+    from topospread.calls.memory import Sweeper
     from topospread.config.settings import ServerSettings
     from topospread.http.calls import CallResponse, Submit
     from topospread.replica.replica import Replica
+    from topospread.rpc.completion_queue import CompletionQueue
     from topospread.service.decisions.engine import Engine
     from topospread.service.extender.unschedulable_pods import UnschedulablePods
     from topospread.service.inspecting.inspector import Inspector
@@ -59,23 +52,42 @@ if TYPE_CHECKING:
     from topospread.store.urls import StoreURL
     from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.tracing import Tracing
-    from topospread.threads.pool import Pool
-    from topospread.transports.grpc.transport import Transport
 
 
 LOG: Final = logging.getLogger(__name__)
 
 COMPLETION_QUEUE: Final = "grpcio"
 THREADS: Final = "grpcio-threads"
-"""The values of --transport."""
+"""How decisions come, in topospread_transport_info."""
+
+STATE_THREADS: Final = 32
+"""They wait for the store more than they compute; a thread that waits takes some 50 KiB."""
+
+STATE_QUEUE: Final = 256
+
+LIST_THREADS: Final = 4
+LIST_QUEUE: Final = 48
+"""Calls whose answers grow with the cluster: each takes several times the answer's size."""
+
+PLANNER_THREADS: Final = 8
+PLANNER_QUEUE: Final = 16
+"""Of these one computes at a time; they take turns of 20 ms. The others wait for the store."""
+
+MAX_STREAMS: Final = 64
+"""Open streams (WatchObjects, WatchConstraints), each with a thread."""
+
+MAX_WATCHES: Final = 64
+"""Open watches of health, which anybody may open; a client with health checks has one."""
+
+OTHER_THREADS: Final = 2
+OTHER_QUEUE: Final = 256
+"""For health and for unknown methods: answered in microseconds. gRPC's core takes in a message of
+the largest size for each thread that waits for one.
+"""
 
 EXPANDER_THREADS: Final = 2
-"""Calls of autoscalers at once: each has one under way, with a message of up to 128 MiB."""
-
 EXPANDER_QUEUE: Final = 2
-
-EXTENDER_THREADS: Final = 2
-"""kube-scheduler asks for one pod after the other; a second thread is for a second scheduler."""
+"""Calls of autoscalers at once: each has one under way, with a message of up to 128 MiB."""
 
 OWN_FILES: Final = 320
 """Open files of a process without clusters and connections: libraries, its store's connections for
@@ -87,55 +99,44 @@ REDIS_CLUSTER_FILES: Final = 3
 """
 
 
-def usable_transport(configured: str, metrics: Metrics) -> str:
-    """The transport of decisions: the configured one, or what can be used instead of it."""
-    used, reason = configured, ""
-    if configured == COMPLETION_QUEUE and (reason := self_check()):
-        used = THREADS
-        LOG.warning(
-            "--transport %s: grpcio %s is not as expected (%s); decisions take --transport %s,"
-            " which costs more processor time: use a version of grpcio that topospread is tested"
-            " with",
-            configured,
-            grpc.__version__,
-            reason,
-            used,
-        )
-    metrics.transport(configured, used, reason)
-    return used
-
-
-def make_pools(settings: ServerSettings, transport: str) -> Pools:
-    """The threads that carry out calls, of which decisions come by this transport."""
-    waiting = settings.max_waiting_calls
+def make_pools(settings: ServerSettings, metrics: Metrics, sweeper: Sweeper) -> Pools:
+    """What carries out calls; decisions come from gRPC's completion queue where that works."""
     queue = settings.decision_queue
-    streams = StreamExecutor("stream", settings.max_streams, waiting)
-    threads = settings.decision_threads
-    decisions: Pool
-    brings: Transport
-    if transport == COMPLETION_QUEUE:
-        decisions = brings = CompletionQueueTransport("decide", threads, queue, waiting)
+    turn = Turn()
+    slow = SlowLane(queue, turn)
+    decisions: CompletionQueue | Executor
+    unlike = self_check()
+    if unlike:
+        LOG.warning(
+            "grpcio %s is not as expected (%s): decisions come by its threads, which costs more "
+            "processor time: use a version of grpcio that topospread is tested with",
+            grpc.__version__,
+            unlike,
+        )
+        decisions = Executor("decisions", SLOW_THREADS, queue)
     else:
-        decisions = executor = BoundedExecutor("decide", threads, queue, waiting)
-        brings = ThreadTransport(executor, streams)
-    return Pools(
-        decisions=decisions,
-        decision_transport=brings,
-        extender=BoundedExecutor("extend", EXTENDER_THREADS, queue, waiting),
-        state=BoundedExecutor("state", settings.state_threads, settings.state_queue, waiting),
-        planner=BoundedExecutor(
-            "planner", settings.planner_threads, settings.planner_queue, waiting
-        ),
-        expander=BoundedExecutor("expander", EXPANDER_THREADS, EXPANDER_QUEUE, waiting),
-        streams=streams,
-        other=BoundedExecutor("other", OTHER_THREADS, OTHER_QUEUE, waiting=0, away=OTHER_AWAY),
+        # Not before: it imports names of grpcio that may be missing.
+        from topospread.rpc.completion_queue import CompletionQueue
+
+        decisions = CompletionQueue(queue, slow, sweeper)
+    metrics.transport(THREADS if unlike else COMPLETION_QUEUE, unlike)
+    executors = (
+        Executor("extender", PLANNER_THREADS, queue),
+        Executor("state", STATE_THREADS, STATE_QUEUE),
+        Executor("lists", LIST_THREADS, LIST_QUEUE),
+        Executor("planner", PLANNER_THREADS, PLANNER_QUEUE),
+        Executor("expander", EXPANDER_THREADS, EXPANDER_QUEUE),
+        Executor("streams", MAX_STREAMS, 0),
+        Executor("watches", MAX_WATCHES, 0),
+        Executor("other", OTHER_THREADS, OTHER_QUEUE),
     )
+    return Pools(turn, slow, decisions, {each.name: each for each in executors})
 
 
 def make_replicas(
     settings: ServerSettings, store: Store, metrics: Metrics, budgets: Budgets
 ) -> Replicas:
-    """The replicas; calls that wait for one lend their threads."""
+    """The replicas of the clusters that are asked about."""
     return Replicas(
         store,
         ReplicaOptions(
@@ -144,7 +145,6 @@ def make_replicas(
             max_group_idle=settings.max_group_idle,
             budgets=budgets,
         ),
-        entering_wait=lend_place,
         on_waited={mode: metrics.consistency(mode.name.lower()).observe for mode in Freshness},
         max_clusters=settings.max_clusters,
     )
@@ -317,9 +317,9 @@ def make_extender(
         placement,
         metrics,
         extender.Executors(
-            decide=_submit(pools.extender, "extender", metrics),
-            wait=_submit(pools.state, "state", metrics),
-            run_decision=decided,
+            decide=_submit(pools.executors["extender"], metrics),
+            wait=_submit(pools.executors["state"], metrics),
+            turn=pools.turn,
         ),
         lifetime=round(settings.extender_reservation_ttl * 1000),
         unschedulable=unschedulable,
@@ -356,9 +356,10 @@ def make_webhook(
             f"--webhook-refuse: there is no code {unknown[0]!r}: write error, or codes of "
             "docs/lint.md"
         )
-    submit = _submit(pools.planner, "planner", metrics)
+    submit = _submit(pools.executors["planner"], metrics)
+    refused = frozenset(settings.webhook_refuse)
     return HttpCalls(
-        webhook.Webhook(engine, submit, frozenset(settings.webhook_refuse)).method,
+        webhook.Webhook(engine, submit, pools.turn, refused).method,
         [webhook.LABEL],
         tracing,
         metrics,
@@ -367,19 +368,20 @@ def make_webhook(
     )
 
 
-def _submit(pool: BoundedExecutor, name: str, metrics: Metrics) -> Submit:
-    """The gRPC server's pool does HTTP's work as well, so that one bound holds for both."""
-    queue_wait = metrics.queue_wait(name)
+def _submit(executor: Executor, metrics: Metrics) -> Submit:
+    """The gRPC server's executor does HTTP's work as well, so that one bound holds for both."""
+    queue_wait = metrics.queue_wait(executor.name)
 
     def submit(work: Callable[[], CallResponse], /) -> Future[CallResponse]:
         def done() -> CallResponse:
-            if overloaded():
-                metrics.rejection(name)
-                raise QueueFull.of(name)
-            queue_wait.observe(time.perf_counter() - arrival())
+            own = current_work()
+            if own is None or own.executor is None:
+                metrics.rejection(executor.name)
+                raise QueueFull.of(executor.name)
+            queue_wait.observe(time.perf_counter() - own.arrived)
             return work()
 
-        return pool.submit(done)
+        return executor.submit(done)
 
     return submit
 

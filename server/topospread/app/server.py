@@ -24,6 +24,11 @@ from topospread.app.http_servers import make_http_servers
 from topospread.app.settings_digest import settings_digest
 from topospread.app.stores import open_store
 from topospread.bounded import CLUSTER, PROCESS, budgets
+from topospread.calls.access import AccessControl
+from topospread.calls.memory import MemoryGuard, Sweeper
+from topospread.calls.pipeline import Parts, Pipeline
+from topospread.calls.sizes import MessageLimits
+from topospread.checkpoints import waiting
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
 from topospread.config.loading import changed_settings
 from topospread.config.reloading import FileWatcher, Loaded
@@ -32,6 +37,7 @@ from topospread.config.values import Address
 from topospread.errors import TopospreadError
 from topospread.http.app import EXTENDER, WEBHOOK
 from topospread.replica.replicas import seconds_from_now
+from topospread.rpc.server import GrpcServer
 from topospread.service.decisions.cycle import CycleCache
 from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.request import ProfileRegistry
@@ -53,12 +59,11 @@ from topospread.servicers import (
 )
 from topospread.servicers.cluster_state_reads import ClusterStateReadServicer
 from topospread.servicers.cluster_state_writes import ClusterStateWriteServicer
-from topospread.servicers.decision import DecisionServicer
-from topospread.servicers.decision_metrics import DecisionMetrics
+from topospread.servicers.decision import DecisionMetrics, DecisionServicer
+from topospread.servicers.expander import SERVICE as EXPANDER_SERVICE
 from topospread.servicers.explain_pod import ExplainPodServicer
 from topospread.servicers.inspector import InspectorServicer
 from topospread.servicers.lease import LeaseServicer
-from topospread.servicers.limits import MemoryBudget, MessageLimits
 from topospread.servicers.placement import PlacementServicer
 from topospread.servicers.plan_rebalance import PlanRebalanceServicer
 from topospread.servicers.rank_deletions import RankDeletionsServicer
@@ -68,13 +73,6 @@ from topospread.store.observed import OPERATIONS, ObservedStore
 from topospread.store.urls import parse_store_url
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
-from topospread.threads.pool import away, lend_place
-from topospread.transports.expander import SERVICE as EXPANDER_SERVICE
-from topospread.transports.grpc.auditing import audited
-from topospread.transports.grpc.authorization import AccessControl
-from topospread.transports.grpc.pending_responses import PendingResponses
-from topospread.transports.grpc.pipeline import CallPipeline
-from topospread.transports.grpc.server import GrpcServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -151,13 +149,16 @@ class Server:
             self._store = ObservedStore(
                 store or open_store(settings.store, environ, settings.wait_replicas),
                 self.metrics.store_error,
-                away,
+                waiting,
             )
             made.callback(self._store.close)
             self.metrics.expect_store_operations(OPERATIONS)
-            transport = factories.usable_transport(settings.transport, self.metrics)
-            self.pools: Final = factories.make_pools(settings, transport)
+            sweeper = Sweeper()
+            self.pools: Final = factories.make_pools(settings, self.metrics, sweeper)
             made.callback(self.pools.shutdown)
+            self._parts = self._call_parts(sweeper)
+            sweeper.start()
+            made.callback(sweeper.close)
             self._replicas = factories.make_replicas(
                 settings, self._store, self.metrics, self._budgets
             )
@@ -181,9 +182,7 @@ class Server:
             )
             if self._monitor is not None:
                 made.callback(self._monitor.stop)
-            self._placement = PlacementCoordinator(
-                self._engine, self._store, entering_wait=lend_place
-            )
+            self._placement = PlacementCoordinator(self._engine, self._store)
             self._unschedulable = self._unschedulable_pods()
             self.grpc: Final = self._grpc_server()
             self._web = self._web_servers(made)
@@ -392,6 +391,21 @@ class Server:
             self._extender_port = servers.calls.port
         return [server for server in servers if server is not None]
 
+    def _call_parts(self, sweeper: Sweeper) -> Parts:
+        settings, watcher = self.settings, self._watcher
+        return Parts(
+            self._tracing,
+            self.metrics,
+            AccessControl(watcher.authenticator, watcher.rate_limiter, watcher.denials),
+            MessageLimits(
+                request=settings.max_request_bytes,
+                decision=settings.max_decision_bytes,
+                response=settings.max_response_bytes,
+            ),
+            MemoryGuard(settings.max_held_bytes),
+            sweeper,
+        )
+
     def _grpc_server(self) -> GrpcServer:
         settings = self.settings
         facts = ServerFacts(
@@ -404,9 +418,8 @@ class Server:
             self._settings_digest,
         )
         reads = StateReader(self._store, self._replicas)
-        budget = MemoryBudget(settings.max_replace_bytes, "--max-replace-bytes")
-        state_reads = ClusterStateReadServicer(reads, budget)
-        state_writes = ClusterStateWriteServicer(self._writes, budget)
+        state_reads = ClusterStateReadServicer(reads)
+        state_writes = ClusterStateWriteServicer(self._writes)
         observer = DecisionMetrics(self.metrics)
         decisions = DecisionServicer(self._engine, observer)
         explains = ExplainPodServicer(self._engine, observer)
@@ -424,25 +437,8 @@ class Server:
             server_info.SERVICE: ServerInfoServicer(facts).methods(),
         }
         expander = {EXPANDER_SERVICE: expander_methods(settings, self._engine)}
-        watcher = self._watcher
         return GrpcServer(
-            CallPipeline(
-                self._tracing,
-                self.metrics,
-                AccessControl(watcher.authenticator, watcher.rate_limiter, watcher.denials),
-                MessageLimits(
-                    request=settings.max_request_bytes,
-                    decision=settings.max_decision_bytes,
-                    response=settings.max_response_bytes,
-                ),
-                PendingResponses(
-                    max_bytes=2 * settings.max_response_bytes,
-                    connection_bytes=settings.max_response_bytes,
-                ),
-            ),
-            audited(offered) | expander,
-            self.pools,
-            factories.grpc_options(settings),
+            Pipeline(self._parts), offered | expander, self.pools, factories.grpc_options(settings)
         )
 
     def _listen(self, socket: str) -> str:
@@ -462,8 +458,7 @@ class Server:
         server = expander_server(
             self.settings,
             self._engine,
-            tracing=self._tracing,
-            metrics=self.metrics,
+            parts=self._parts,
             pools=self.pools,
         )
         credentials = expander_credentials(self.settings, self._watcher)

@@ -18,7 +18,7 @@ LIMITS: Final = (
     "max_simulated_nodes",
     "max_batch_objects",
     "max_replace_objects",
-    "max_replace_bytes",
+    "max_held_bytes",
     "max_request_bytes",
     "max_decision_bytes",
     "max_response_bytes",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from google.protobuf.message import DecodeError
 
-from topospread.codec.parsing import parse_request
+from topospread.codec.parsing import LARGE, check_repeats, parse_request, unparsable
 from topospread.codec.pods import check_terms, conditions_weight, pod_from_proto
 from topospread.generated.internal.v1 import frames_pb2
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
@@ -98,7 +98,12 @@ def framed(encoded: bytes) -> FramedPod:
     Raises:
         InvalidRequest: the bytes are no pod.
     """
-    pod = parse_request(frames_pb2.PodFrame, encoded, kubernetes_pb2.Pod)
+    if len(encoded) > LARGE:
+        check_repeats(kubernetes_pb2.Pod, encoded)
+    try:
+        pod = frames_pb2.PodFrame.FromString(encoded)
+    except DecodeError as cause:
+        raise unparsable(kubernetes_pb2.Pod) from cause
     meta = pod.metadata
     name, uid = meta.name, meta.uid
     constraints = len(pod.spec.topology_spread_constraints)

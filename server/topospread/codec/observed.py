@@ -64,6 +64,12 @@ def observed_from_proto(
     return found
 
 
+def view_meta(token: str, observed: Observed) -> bytes:
+    """The serialized ResponseMeta of a state."""
+    meta = common_pb2.ResponseMeta(revision=token, observed=observed_messages(observed))
+    return meta.SerializeToString()
+
+
 def observed_messages(observed: Observed) -> list[common_pb2.ResourceVersion]:
     """Messages with the version that each kind was read up to."""
     return [

@@ -136,11 +136,15 @@ def parse_request(
     try:
         return message.FromString(sent)
     except DecodeError as cause:
-        name = (public_message or message).DESCRIPTOR.full_name
-        raise InvalidRequest(
-            f"the bytes do not parse as {name}: send the protobuf encoding "
-            "of that message, with all text in UTF-8"
-        ) from cause
+        raise unparsable(public_message or message) from cause
+
+
+def unparsable(message: type[Message]) -> InvalidRequest:
+    """The error for bytes that are no such message."""
+    return InvalidRequest(
+        f"the bytes do not parse as {message.DESCRIPTOR.full_name}: send the protobuf encoding "
+        "of that message, with all text in UTF-8"
+    )
 
 
 def parse_stored(message: type[_M], payload: bytes) -> _M:

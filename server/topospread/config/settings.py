@@ -1,8 +1,8 @@
 """Every setting of the server: its default, its unit, what it does and the reason for the default.
 
-A setting has one name in three spellings: ``max_waiting_calls`` is the flag
-``--max-waiting-calls``, the variable ``TOPOSPREAD_MAX_WAITING_CALLS`` and the key
-``maxWaitingCalls`` of a ``TopospreadConfiguration``.
+A setting has one name in three spellings: ``max_batch_pods`` is the flag
+``--max-batch-pods``, the variable ``TOPOSPREAD_MAX_BATCH_PODS`` and the key ``maxBatchPods`` of a
+``TopospreadConfiguration``.
 
 The file is long because it is one table.
 """
@@ -229,83 +229,12 @@ class ServerSettings:
             "one core a process; run one for each core they should have (deploy/systemd)."
         ),
     )
-    decision_threads: int = setting(
-        1,
-        values.whole(1, 64),
-        unit="threads a process",
-        help="Threads for PreFilter, Filter, Score, EvaluatePod.",
-        reason=(
-            "Decisions are pure CPU: a second thread only contends for the interpreter. While one "
-            "takes long, others join by themselves."
-        ),
-    )
-    transport: str = setting(
-        "grpcio",
-        values.choice("grpcio", "grpcio-threads"),
-        help=(
-            "How decisions come from gRPC: grpcio (taken from its completion queue by the threads "
-            "that answer them) or grpcio-threads (handed over by its own threads)."
-        ),
-        reason=(
-            "An empty call costs a third of what it costs on grpcio's own threads. What this needs "
-            "of grpcio's internals is tried at every start; where it is not as expected, decisions "
-            "take the other way, and topospread_transport_info says so."
-        ),
-    )
-    state_threads: int = setting(
-        4,
-        values.whole(1, 256),
-        unit="threads a process",
-        help=(
-            "Threads for calls of ClusterStateService, PlacementService and LeaseService, which "
-            "wait for the store."
-        ),
-        reason="They wait more than they compute, and must not hold up decisions.",
-    )
-    planner_threads: int = setting(
-        1,
-        values.whole(1, 64),
-        unit="threads a process",
-        help="Threads for ExplainPod and the calls of PlannerService and InspectorService.",
-        reason="Long computations: one at a time leaves the other core to decisions.",
-    )
-    max_streams: int = setting(
-        64,
-        values.whole(1, 4096),
-        unit="streams a process",
-        help="Open streams (WatchObjects, WatchConstraints); past it RESOURCE_EXHAUSTED.",
-        reason="A few dozen watchers; each holds a thread.",
-    )
-    max_waiting_calls: int = setting(
-        64,
-        values.whole(0, 4096),
-        unit="calls a process",
-        help="Decisions that may wait for a revision or a first load.",
-        reason="A call that waits releases its thread to another one.",
-    )
     decision_queue: int = setting(
         1024,
         values.whole(1),
         unit="calls a process",
         help="Decisions that may queue; past it RESOURCE_EXHAUSTED.",
         reason="A queue longer than schedulers' patience only makes answers that come too late.",
-    )
-    state_queue: int = setting(
-        256,
-        values.whole(1),
-        unit="calls a process",
-        help=(
-            "Calls of ClusterStateService, PlacementService and LeaseService that may queue; past "
-            "it RESOURCE_EXHAUSTED."
-        ),
-        reason="As for decisions; writes are fewer.",
-    )
-    planner_queue: int = setting(
-        16,
-        values.whole(1),
-        unit="calls a process",
-        help="Calls that may queue for these threads; past it RESOURCE_EXHAUSTED.",
-        reason="Each may take seconds.",
     )
 
     # ------------------------------ what one request, caller or connection may ask for
@@ -351,15 +280,16 @@ class ServerSettings:
         help="Objects in one ReplaceObjects.",
         reason="Twice the pods of the largest clusters; all are in memory until the last has come.",
     )
-    max_replace_bytes: int = setting(
-        512 * MIB,
+    max_held_bytes: int = setting(
+        1024 * MIB,
         values.size(1 << 20),
         unit="bytes a process",
         help=(
-            "Memory for the objects that all lists under way have received, and that watches "
-            "begin with; past it RESOURCE_EXHAUSTED."
+            "Memory for what is kept for callers: the objects that lists under way have received "
+            "and that watches begin with, and answers of 64 KiB and more until they are taken. One "
+            "caller may have half of it; past that RESOURCE_EXHAUSTED."
         ),
-        reason="Room for 400,000 usual pods: each counts as it is stored, and a KiB more.",
+        reason="Half is room for a list of 400,000 usual pods: each counts as stored, and a KiB.",
     )
     max_clusters: int = setting(
         1024,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from starlette.responses import Response
 
 from topospread.access.audit import audit
-from topospread.checkpoints import TakesLong
+from topospread.checkpoints import Preempted
 from topospread.errors import CallerGone, MethodNotServed
 from topospread.http.app import address_of, caller_of, require_role
 from topospread.http.bodies import Bodies
@@ -70,7 +70,7 @@ class HttpMethod(NamedTuple):
         timeout: seconds for an answer.
         serve: carries out a call.
         lane: from the bytes of a body to who has a thread for the call, and whether it may be tried
-            on the thread of all connections before; there TakesLong ends what takes long.
+            on the thread of all connections before; there Preempted ends what takes long.
         failed: status and body for an error.
         compressed: answers are, for callers that accept it.
         audited: calls have a line in the audit log.
@@ -123,10 +123,6 @@ class HttpCall:
             HttpError, TooLarge: it cannot be.
         """
         return self.bodies.unpacked(self.raw, self.headers.get(b"content-encoding", b""))
-
-    def left(self) -> float:
-        """Seconds until the deadline."""
-        return self.deadline - time.monotonic()
 
     def active(self) -> bool:
         """Whether the caller still waits."""
@@ -199,7 +195,7 @@ class HttpCalls:
             if may_be_brief:
                 # A decision takes less time than its way to another thread and back. This thread
                 # has other connections to mind, so that one that takes longer begins again there.
-                with suppress(TakesLong):
+                with suppress(Preempted):
                     return carry_out(brief=True)
             watching = asyncio.create_task(_await_disconnect(receive, gone))
             try:

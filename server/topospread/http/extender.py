@@ -11,7 +11,6 @@ well send is reported, where the protocol has a field for it, in a response with
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from topospread.access.callers import Role
-from topospread.checkpoints import Beneficiary, TakesLong, checkpoint, computing_for
+from topospread.checkpoints import Computation, Turns, checkpoint
 from topospread.errors import (
     InvalidPod,
     InvalidRequest,
@@ -45,7 +44,7 @@ from topospread.service.extender.preemption import PodsByUid, nodes_made_feasibl
 from topospread.spread.verdicts import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from topospread.codec.json_pods import JsonPod
     from topospread.service.decisions.engine import Engine
@@ -154,22 +153,18 @@ def _cluster(in_path: str, in_query: str) -> str:
     return in_path or in_query or DEFAULT_CLUSTER
 
 
-RunDecision = Callable[[Callable[[], bytes], Callable[[], float], float, Callable[[], bool]], bytes]
-"""Runs a decision; see :func:`topospread.threads.turns.decided`."""
-
-
 class Executors(NamedTuple):
     """What carries out calls.
 
     Attributes:
         decide: threads for decisions, which only compute.
         wait: threads for calls that wait for the store, and for large bodies.
-        run_decision: runs what may take long on one of these threads.
+        turn: held by decisions while they compute.
     """
 
     decide: Submit
     wait: Submit
-    run_decision: RunDecision
+    turn: Turns
 
 
 class Extender:
@@ -227,21 +222,17 @@ class Extender:
         )
 
     def _lane(self, target: ExtenderTarget, size: int) -> tuple[Submit, bool]:
-        if size > LARGE or target.places or target.verb is Verb.PREEMPT:
+        if _waits(target, size):
             return self._executors.wait, False
         replica = self._engine.replicas.get(target.cluster)
         is_loaded = replica is not None and replica.view is not None and not replica.gone
         return self._executors.decide, is_loaded
 
     def _serve(self, target: ExtenderTarget, call: HttpCall) -> bytes:
-        def decide() -> bytes:
+        turn = None if _waits(target, len(call.raw)) else self._executors.turn
+        with Computation(call.deadline, call.active, brief=call.brief, turn=turn):
             checkpoint()  # it may have waited in a queue
             return self._answer(target, call)
-
-        if not call.brief:
-            return self._executors.run_decision(decide, call.left, call.deadline, call.active)
-        with computing_for(Beneficiary(call.deadline, call.active, _NO_LONG_TURNS, anew=True)):
-            return decide()
 
     def _answer(self, target: ExtenderTarget, call: HttpCall) -> bytes:
         body = call.body()
@@ -369,6 +360,11 @@ class Extender:
             self._metrics.extension_point("Filter", profile).observe(code.label, judged.seconds)
 
 
+def _waits(target: ExtenderTarget, size: int) -> bool:
+    """Whether a call waits for the store, or is too large to be worked on among decisions."""
+    return size > LARGE or target.places or target.verb is Verb.PREEMPT
+
+
 def error_result(verb: Verb, failure: HttpFailure, error: Exception) -> tuple[int, bytes]:
     """Status and body for a call that failed.
 
@@ -416,19 +412,3 @@ def _describe(span: CallSpan, judged: CandidateVerdicts, candidates: int) -> Non
     )
     if judged.held is not None:
         span.set("topospread.node", judged.held.node)
-
-
-class _NoLongTurns:
-    """Ends any long computation."""
-
-    def try_take(self) -> bool:
-        return False
-
-    def take(self, left: Callable[[], float], active: Callable[[], bool]) -> None:
-        raise TakesLong
-
-    def give(self) -> None:
-        raise AssertionError("nothing was taken")
-
-
-_NO_LONG_TURNS: Final = _NoLongTurns()

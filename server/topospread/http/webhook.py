@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from topospread.access.callers import Role
-from topospread.checkpoints import Beneficiary, computing_for
+from topospread.checkpoints import Computation, Turns
 from topospread.codec.lint_manifests import is_workload, workload_from_manifest
 from topospread.errors import CallerGone, InvalidRequest, MethodNotServed, TopospreadError
 from topospread.http.admission_json import admission_response, read_review
@@ -78,12 +78,16 @@ class Webhook:
     Args:
         engine: tells what the state makes of a workload's pod.
         submit: gives work to threads.
+        turn: held by what takes long.
         refused: codes of findings for which objects are refused, and ``error`` for all errors.
     """
 
-    def __init__(self, engine: Engine, submit: Submit, refused: Collection[str] = ()) -> None:
+    def __init__(
+        self, engine: Engine, submit: Submit, turn: Turns, refused: Collection[str] = ()
+    ) -> None:
         self._engine = engine
         self._submit = submit
+        self._turn = turn
         self._refused = refused
 
     def method(self, path: str, query: bytes) -> HttpMethod:
@@ -137,7 +141,7 @@ class Webhook:
         """
         request = DecisionRequest(deadline=call.deadline, cluster=cluster)
         try:
-            with computing_for(Beneficiary(call.deadline, call.active)):
+            with Computation(call.deadline, call.active, turn=self._turn, share=True):
                 return [lint_at(self._engine, request, each.workload, each.pod) for each in given]
         except CallerGone:
             raise

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from topospread.index.aggregates import Aggregate, Value
     from topospread.index.nodes import NodeTable
@@ -183,19 +183,23 @@ class Group:
 
 
 class ResultMemo:
-    """Results that rest on one version; they go when it goes, or when there are too many."""
+    """Results that rest on one version; they go when it goes, or when there are too many.
 
-    __slots__ = ("_held", "_results", "_sizes", "_use")
+    Attributes:
+        get: the kept result of a key; None when there is none.
+    """
+
+    __slots__ = ("_held", "_results", "_sizes", "_use", "get")
 
     def __init__(self, use: GroupUsage) -> None:
         self._use = use
-        self._results: dict[Hashable, object] = {}
+        self._clear()
         self._sizes: dict[Hashable, int] | None = None
         self._held = 0
 
-    def get(self, key: Hashable) -> object:
-        """A kept result; None when there is none."""
-        return self._results.get(key)
+    def _clear(self) -> None:
+        self._results: dict[Hashable, object] = {}
+        self.get: Callable[[Hashable], object] = self._results.get
 
     @property
     def size(self) -> int:
@@ -227,7 +231,7 @@ class ResultMemo:
         if key not in self._results:
             self._held += size
         if len(self._results) >= MAX_RESULTS or self._held > MAX_RESULT_BYTES:
-            self._results = {}
+            self._clear()
             self._held = size
         self._results[key] = result
         self._use.grew()

@@ -6,6 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import Preempted, waiting
 from topospread.errors import (
     ClusterLoading,
     ClusterNotFound,
@@ -45,8 +46,6 @@ class Replicas:
     Args:
         source: the store.
         options: for each replica.
-        entering_wait: called before a caller begins to wait and may refuse it; the returned
-            callable ends the wait.
         on_waited: called after each resolve(), by what was demanded, with the seconds that the
             caller waited; 0 when it did not.
         max_clusters: replicas at once.
@@ -57,14 +56,12 @@ class Replicas:
         source: Source,
         options: ReplicaOptions,
         *,
-        entering_wait: Callable[[], Callable[[], None]] = lambda: _nothing,
         on_waited: Mapping[Freshness, Callable[[float], None]] | None = None,
         max_clusters: int = MAX_CLUSTERS,
     ) -> None:
         self._max_clusters = max_clusters
         self._source = source
         self._options = options
-        self._entering_wait = entering_wait
         self._on_waited = on_waited or dict.fromkeys(Freshness, _ignore)
         self._on_minimize_latency = self._on_waited[Freshness.MINIMIZE_LATENCY]
         self._replicas: dict[str, Replica] = {}
@@ -121,7 +118,7 @@ class Replicas:
     ) -> tuple[Replica, View]:
         """A view that is as fresh as demanded; reports how long the caller waited."""
         began = time.monotonic()
-        waited = True
+        waited = counts = True
         try:
             if demand.freshness is Freshness.FULLY_CONSISTENT:
                 return self._newest(replica, deadline)
@@ -134,8 +131,12 @@ class Replicas:
                 return self._awaited(replica, token, deadline)
             waited = False
             return replica, replica.wait_for(token, deadline)
+        except Preempted:
+            counts = False  # it begins again
+            raise
         finally:
-            self._on_waited[demand.freshness](time.monotonic() - began if waited else 0.0)
+            if counts:
+                self._on_waited[demand.freshness](time.monotonic() - began if waited else 0.0)
 
     def _observed(
         self, replica: Replica, wanted: Observed, deadline: float
@@ -149,21 +150,15 @@ class Replicas:
         if not all(kind in reported for kind, _ in wanted):
             # A sync may have reported just now.
             replica, _ = self._newest(replica, deadline)
-        leave = self._entering_wait()
-        try:
+        with waiting():
             return replica, replica.wait_observed(wanted, deadline)
-        finally:
-            leave()
 
     def _awaited(self, replica: Replica, token: Token, deadline: float) -> tuple[Replica, View]:
         """A view that has a revision which the replica's view lacks."""
         if token.identity != replica.current_view().identity:
             replica = self._successor(replica, token, deadline)
-        leave = self._entering_wait()
-        try:
+        with waiting():
             return replica, replica.wait_for(token, deadline)
-        finally:
-            leave()
 
     def _newest(self, replica: Replica, deadline: float) -> tuple[Replica, View]:
         """A view that has everything that the store has now.
@@ -307,15 +302,12 @@ class Replicas:
         return Token(head.identity, head.revision)
 
     def _loaded(self, cluster: str, deadline: float) -> Replica:
-        leave = self._entering_wait()
-        try:
+        with waiting():
             while True:
                 replica = self._started(cluster)
                 replica.wait_loaded(deadline)
                 if not replica.gone:
                     return replica
-        finally:
-            leave()
 
     def _started(self, cluster: str) -> Replica:
         with self._lock:
@@ -386,10 +378,6 @@ def history_changed(cluster: str) -> IdentityChanged:
         f"the store has another history of cluster {cluster!r} than this server, or none: if that "
         "is meant, accept it (`topospread store accept`), or replace all kinds"
     )
-
-
-def _nothing() -> None:
-    return None
 
 
 def _ignore(_: float) -> None:

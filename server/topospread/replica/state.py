@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from topospread.bounded import USUAL
+from topospread.codec.observed import view_meta
 from topospread.errors import ClusterLoading, DeadlineExceeded, RevisionOfOtherHistory
 from topospread.index.builder import Builder
 from topospread.replica.decoding import Decoder
@@ -294,7 +295,8 @@ class ReplicaState:
             self.loaded = True
             observed = self.decoder.observed
             now = time.monotonic()
-            self._show(View(builder.snapshot, identity, revision, token, now, observed))
+            meta = view_meta(token, observed)
+            self._show(View(builder.snapshot, identity, revision, token, now, observed, meta))
             self.failure = None
             self.identity_changed = False
             self._arbiter = None

@@ -28,17 +28,21 @@ CHECK_INTERVAL: Final = 0.3
 
 
 class StoreHealth:
-    """The time of the store's last answer; written by the thread that follows, read by all."""
+    """The time of the store's last answer; written by the thread that follows, read by all.
+
+    Attributes:
+        stale_since: when the store did not answer first; None while it does.
+    """
 
     def __init__(self) -> None:
-        self._stale_since: float | None = None
+        self.stale_since: float | None = None
         self._confirmed_at: float | None = None
         self._pause = FIRST_PAUSE
 
     @property
     def stale_for(self) -> float:
         """Seconds since the store last answered; 0 while it does."""
-        since = self._stale_since
+        since = self.stale_since
         return 0.0 if since is None else max(0.0, time.monotonic() - since)
 
     @property
@@ -50,11 +54,11 @@ class StoreHealth:
     @property
     def failing(self) -> bool:
         """Whether the store does not answer, or shows another history."""
-        return self._stale_since is not None
+        return self.stale_since is not None
 
     def succeeded(self) -> None:
         """Note that the store answered."""
-        self._stale_since = None
+        self.stale_since = None
         self._pause = FIRST_PAUSE
 
     def view_confirmed(self) -> None:
@@ -63,8 +67,8 @@ class StoreHealth:
 
     def failed(self) -> None:
         """Note that the view may be old from now on."""
-        if self._stale_since is None:
-            self._stale_since = time.monotonic()
+        if self.stale_since is None:
+            self.stale_since = time.monotonic()
 
     def next_backoff(self) -> float:
         """Seconds to wait before the next try; doubles from call to call."""

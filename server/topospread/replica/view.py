@@ -71,6 +71,7 @@ class View:
         token: of the revision, encoded once.
         published_at: seconds on the monotonic clock.
         observed: how far the API server was read, for each kind that a sync reports.
+        meta: the serialized ResponseMeta of answers, while the store is reachable.
     """
 
     snapshot: Snapshot
@@ -79,6 +80,7 @@ class View:
     token: str
     published_at: float
     observed: Observed = ()
+    meta: bytes = b""
 
 
 class Freshness(Enum):

@@ -7,13 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.access.callers import Role
+from topospread.calls.call import Call, Method, ServerStreaming, Unary
 from topospread.codec.reservations import reservation_row
 from topospread.codec.stored import object_from_stored
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.kube.violations import forbidden
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.service.state.log import WatchRequest
-from topospread.servicers.calls import Call, Method, ServerStreaming, Unary
 from topospread.servicers.decode import token_of
 from topospread.servicers.encode import meta_of, revision_meta, unreachable_for
 from topospread.servicers.messages import NO_HISTORY, reservation_message
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from topospread.replica.view import Token
     from topospread.service.state.read import FollowedCluster, StateReader
-    from topospread.servicers.limits import MemoryBudget
 
 
 SERVICE: Final = "topospread.v1.ClusterStateService"
@@ -51,20 +50,18 @@ class ClusterStateReadServicer:
 
     Args:
         reads: the use cases.
-        budget: the memory that all watches may keep of the state that they begin with.
     """
 
-    def __init__(self, reads: StateReader, budget: MemoryBudget) -> None:
+    def __init__(self, reads: StateReader) -> None:
         self._reads = reads
-        self._budget = budget
 
     def methods(self) -> dict[str, tuple[Method, str]]:
         """The methods by name, with the pool that each runs on."""
         return {
             "GetObject": (Unary(pb.GetObjectRequest, self.get), "state"),
-            "ListObjects": (Unary(pb.ListObjectsRequest, self.list), "state"),
+            "ListObjects": (Unary(pb.ListObjectsRequest, self.list), "lists"),
             "WatchObjects": (ServerStreaming(pb.WatchObjectsRequest, self.watch), "streams"),
-            "GetNodeTable": (Unary(pb.GetNodeTableRequest, self.node_table), "state"),
+            "GetNodeTable": (Unary(pb.GetNodeTableRequest, self.node_table), "lists"),
             "GetCluster": (Unary(pb.GetClusterRequest, self.get_cluster), "state"),
             "ListClusters": (Unary(pb.ListClustersRequest, self.list_clusters), "state"),
         }
@@ -119,7 +116,7 @@ class ClusterStateReadServicer:
         )
         after = _watched_from(request)
         kinds = {_watched_kind(kind, "kinds") for kind in request.kinds}
-        asked = WatchRequest(cluster, kinds, after, request.send_initial, self._budget.share)
+        asked = WatchRequest(cluster, kinds, after, request.send_initial, call.memory)
         changes = self._reads.watch(asked, call.active)
         # By the headers a client that retries knows a watch that was cut from one that never began.
         call.send_headers()

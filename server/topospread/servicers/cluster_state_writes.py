@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from topospread.calls.call import Call, ClientStreaming, Method, Unary, store_spans
 from topospread.codec.observed import check_version, observed_from_proto
 from topospread.codec.stored import ends_reservation, stored
 from topospread.codec.warnings import warnings_of
@@ -12,7 +13,6 @@ from topospread.errors import FieldViolation, InvalidRequest, ReplaceIncomplete
 from topospread.kube.violations import forbidden, invalid, noted, required
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.service.state.write import IncomingObjects, WriteResult
-from topospread.servicers.calls import Call, ClientStreaming, Method, Unary, store_spans
 from topospread.servicers.encode import revision_meta
 from topospread.servicers.messages import NO_HISTORY
 from topospread.servicers.request_fields import check_all, check_required, object_key, object_kind
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from topospread.service.state.write import StateWriter
-    from topospread.servicers.limits import MemoryBudget
 
 
 OBJECT_BYTES: Final = 1024
@@ -43,12 +42,10 @@ class ClusterStateWriteServicer:
 
     Args:
         writes: the use cases.
-        budget: the memory that all ReplaceObjects may keep until their commits have come.
     """
 
-    def __init__(self, writes: StateWriter, budget: MemoryBudget) -> None:
+    def __init__(self, writes: StateWriter) -> None:
         self._writes = writes
-        self._budget = budget
 
     def methods(self) -> dict[str, tuple[Method, str]]:
         """The methods by name, with the pool that each runs on."""
@@ -109,6 +106,8 @@ class ClusterStateWriteServicer:
         self, requests: Iterator[pb.ReplaceObjectsRequest], call: Call
     ) -> pb.ReplaceObjectsResponse:
         """ClusterStateService.ReplaceObjects."""
+        fields: dict[str, object] = {"objects": 0, "committed": False}
+        call.fields = fields
         first = next(requests, None)
         if first is None:
             raise _incomplete(0)
@@ -122,11 +121,11 @@ class ClusterStateWriteServicer:
             partial(check_version, version or "0", "start.resourceVersion"),
             partial(_fence, start, "start.fencingToken"),
         )
-        with self._budget.share() as take:
+        with call.memory() as take:
             replaced = self._writes.replace(
                 cluster,
                 object_kind(start.kind, "start.kind"),
-                _listed(requests, take, self._writes.most_at_once),
+                _listed(requests, take, self._writes.most_at_once, fields),
                 resource_version=version,
                 force=start.force,
                 timeout=call.time_left(),
@@ -225,7 +224,10 @@ def _incoming(objects: Iterable[pb.ClusterObject], path: str) -> list[IncomingOb
 
 
 def _listed(
-    requests: Iterator[pb.ReplaceObjectsRequest], take: Callable[[int], None], max_objects: int
+    requests: Iterator[pb.ReplaceObjectsRequest],
+    take: Callable[[int], object],
+    max_objects: int,
+    fields: dict[str, object],
 ) -> Iterator[list[IncomingObjects]]:
     """The batches of a list between its start and its commit, which must be the last message.
 
@@ -233,6 +235,7 @@ def _listed(
         requests: the messages after the start.
         take: reserves the memory of each batch before it is kept.
         max_objects: of a batch.
+        fields: for the audit log. A list without its commit was cut, and has changed nothing.
 
     Raises:
         ReplaceIncomplete: there was no commit.
@@ -242,6 +245,7 @@ def _listed(
     for number, message in enumerate(requests, 1):
         if message.HasField("batch"):
             sent = len(message.batch.objects)
+            fields["objects"] = count + sent
             if sent > max_objects:
                 text = f"{sent} in one batch, at most {max_objects}: split them (batch {number})"
                 raise InvalidRequest.at("batch.objects", text, "Too many")
@@ -254,6 +258,7 @@ def _listed(
             yield batch
         elif message.HasField("commit"):
             expected = message.commit.object_count
+            fields["committed"] = True
             break
         elif message.HasField("start"):
             raise InvalidRequest.of([forbidden("start", "only the first message may have it")])

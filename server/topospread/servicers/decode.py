@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from google.protobuf.duration_pb2 import Duration
 
+    from topospread.calls.call import Call
     from topospread.codec.frames import FramedPod
-    from topospread.servicers.calls import Call
 
 _VALIDATIONS: Final = frozenset(common_pb2.ConstraintValidation.values())
 _FITS: Final = {

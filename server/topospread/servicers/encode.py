@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
+from topospread.calls.call import Encoded
+from topospread.calls.status import RpcStatus
+from topospread.codec.fields import delimited, number_field, packed, packed_from
 from topospread.codec.observed import observed_messages
 from topospread.service.decisions.evaluate import DEFAULT_TOP_K
-from topospread.servicers.fields import delimited, number_field, packed, packed_from
 from topospread.servicers.messages import constraint_message
-from topospread.servicers.status import RpcStatus
 from topospread.spread.per_node import CellScores
 from topospread.spread.verdicts import VERDICTS, Code, Status
 from topospread_proto.v1 import common_pb2, decision_service_pb2
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
         PreFilterResult,
         ScoreResult,
     )
-    from topospread.store.values import Observed
 
 _TABLES_KEPT: Final = 8
 
@@ -52,9 +52,6 @@ _NORMALIZED: Final = decision_service_pb2.ScoreResponse.NORMALIZED_FIELD_NUMBER
 _PRE_FILTER: Final = decision_service_pb2.EvaluatePodResponse.PRE_FILTER_VERDICT_FIELD_NUMBER
 _PRE_SCORE: Final = decision_service_pb2.EvaluatePodResponse.PRE_SCORE_VERDICT_FIELD_NUMBER
 _VERDICTS: Final = decision_service_pb2.EvaluatePodResponse.VERDICT_COUNTS_FIELD_NUMBER
-_META: Final = decision_service_pb2.EvaluatePodResponse.META_FIELD_NUMBER
-"""The same in all responses."""
-
 _NODES: Final = decision_service_pb2.EvaluatePodResponse.NODE_COUNT_FIELD_NUMBER
 _TOP_NODES: Final = decision_service_pb2.EvaluatePodResponse.TOP_NODES_FIELD_NUMBER
 _TOP_K: Final = decision_service_pb2.EvaluatePodResponse.TOP_K_FIELD_NUMBER
@@ -135,17 +132,11 @@ def unreachable_for(replica: Replica) -> Duration | None:
     return duration
 
 
-@lru_cache(maxsize=64)
-def _current_meta(field: int, token: str, observed: Observed) -> bytes:
-    """The field of the ResponseMeta while the store is reachable."""
-    meta = common_pb2.ResponseMeta(revision=token, observed=observed_messages(observed))
-    return delimited(field, meta.SerializeToString())
-
-
-def _meta_field(field: int, view: View, replica: Replica) -> bytes:
-    if replica.stale_for:
-        return delimited(field, meta_of(view, replica).SerializeToString())
-    return _current_meta(field, view.token, view.observed)
+def written_meta(view: View, replica: Replica) -> bytes:
+    """The same, serialized; the view has it ready while the store is reachable."""
+    if replica.health.stale_since is None:
+        return view.meta
+    return meta_of(view, replica).SerializeToString()
 
 
 class Encoder:
@@ -177,7 +168,7 @@ class Encoder:
             extension_verdicts=[verdict_message(status) for status in result.extensions],
         )
 
-    def filter(self, result: FilterResult, held_table: str) -> bytes:
+    def filter(self, result: FilterResult, held_table: str) -> Encoded:
         """Encode a FilterResponse; no names when the caller has the table or chose the nodes."""
         nodes = result.resolved.cycle.view.snapshot.nodes
         known = result.selected.choice is not None or held_table == nodes.id
@@ -188,14 +179,14 @@ class Encoder:
             delimited(_FILTER_VERDICTS, result.verdicts.tobytes()),
             _VERDICT_TABLE,
         )
-        return b"".join(parts)
+        return _encoded(parts, result.resolved)
 
-    def score(self, result: ScoreResult, held_table: str) -> bytes:
+    def score(self, result: ScoreResult, held_table: str) -> Encoded:
         """Encode a ScoreResponse; positions replace names when the caller holds the table."""
         parts = _about(result.resolved, result.status)
         scores, positions = result.scores, result.positions
         if scores is None:
-            return b"".join(parts)
+            return _encoded(parts, result.resolved)
         if positions is not None:
             nodes = result.resolved.cycle.view.snapshot.nodes
             every = positions.size == nodes.count
@@ -210,33 +201,34 @@ class Encoder:
         if isinstance(scores, CellScores):
             parts.append(packed_from(_RAW, scores.raw_of, scores.cell))
             parts.append(packed_from(_NORMALIZED, scores.normalized_of, scores.cell))
-            return b"".join(parts)
+            return _encoded(parts, result.resolved)
         if int(scores.raw.min()) < 0:  # only a maxSkew below 1 makes such
             message = decision_service_pb2.ScoreResponse(raw=scores.raw.tolist())
             parts.append(message.SerializeToString())
         else:
             parts.append(packed(_RAW, scores.raw))
         parts.append(packed(_NORMALIZED, scores.normalized))
-        return b"".join(parts)
+        return _encoded(parts, result.resolved)
 
     def batch(
         self, view: View, replica: Replica, answers: Iterable[Evaluation | RpcStatus], top_k: int
-    ) -> bytes:
+    ) -> Encoded:
         """Encode a BatchEvaluatePodsResponse; all pods were judged by one view."""
-        parts = [_meta_field(_META, view, replica)]
+        parts = list[bytes]()
         for answer in answers:
             if isinstance(answer, RpcStatus):
                 one = delimited(_RESULT_ERROR, answer.proto().SerializeToString())
             else:
-                one = delimited(_RESULT_RESPONSE, self.evaluation(answer, top_k, with_meta=False))
+                one = delimited(_RESULT_RESPONSE, self.evaluation(answer, top_k))
             parts.append(delimited(_RESULTS, one))
-        return b"".join(parts)
+        return Encoded(b"".join(parts), written_meta(view, replica))
 
-    def evaluation(self, answer: Evaluation, top_k: int, *, with_meta: bool = True) -> bytes:
-        """Encode an EvaluatePodResponse from parts that are mostly serialized already."""
-        resolved = answer.resolved
+    def evaluation(self, answer: Evaluation, top_k: int) -> bytes:
+        """Encode an EvaluatePodResponse without its meta; kept with what is remembered."""
+        kept = answer.kept
+        if kept is not None and kept.encoded:
+            return kept.encoded
         parts = [
-            _meta_field(_META, resolved.cycle.view, resolved.replica) if with_meta else b"",
             _status_field(_PRE_FILTER, answer.pre_filter),
             _status_field(_PRE_SCORE, answer.pre_score),
             _number(_NODES, answer.nodes),
@@ -250,7 +242,10 @@ class Encoder:
                 message=answer.message, reason=answer.reason
             )
             parts.append(rare.SerializeToString())
-        return b"".join(parts)
+        written = b"".join(parts)
+        if kept is not None:
+            kept.encoded = written
+        return written
 
     def names(self, nodes: NodeTable) -> bytes:
         """All names of a table as a field of the response, serialized once a table."""
@@ -263,11 +258,14 @@ class Encoder:
         return known
 
 
+def _encoded(parts: Iterable[bytes], resolved: ResolvedCycle) -> Encoded:
+    return Encoded(b"".join(parts), written_meta(resolved.cycle.view, resolved.replica))
+
+
 def _about(resolved: ResolvedCycle, status: Status) -> list[bytes]:
     """The fields that FilterResponse and ScoreResponse have in common."""
     view = resolved.cycle.view
     return [
-        _meta_field(_META, view, resolved.replica),
         _status_field(_VERDICT, status),
         delimited(_CYCLE, resolved.cycle_id.encode()) if resolved.cycle_id else b"",
         _number(_CYCLE_REMADE, int(resolved.remade)),

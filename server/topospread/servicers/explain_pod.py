@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.calls.call import Call, Method, Unary
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.service.decisions.node_fit import Fit
@@ -14,7 +15,6 @@ from topospread.service.explaining.reports import (
     ExclusionReason,
     MinimumRule,
 )
-from topospread.servicers.calls import Call, Method, Unary
 from topospread.servicers.decode import consistency_of, fit_of, pod_of, settings_of, strict
 from topospread.servicers.encode import meta_of, verdict_message
 from topospread.servicers.messages import constraint_message
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         Explanation,
         Reasons,
     )
-    from topospread.servicers.decision_metrics import DecisionMetrics
+    from topospread.servicers.decision import DecisionMetrics
     from topospread.spread.findings import Finding
 
 MINIMA: Final = {

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from topospread.calls.call import Call, Method, ServerStreaming, Unary
 from topospread.errors import (
     DeadlineExceeded,
     FieldViolation,
@@ -27,7 +28,6 @@ from topospread.service.inspecting.statuses import (
     ConstraintOrder,
     Owner,
 )
-from topospread.servicers.calls import Call, Method, ServerStreaming, Unary
 from topospread.servicers.constraint_statuses import (
     STATES,
     description_message,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from topospread.calls.call import Call, Method, Unary
 from topospread.service.decisions.request import DEFAULT_CLUSTER
-from topospread.servicers.calls import Call, Method, Unary
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import lease_service_pb2 as pb
 

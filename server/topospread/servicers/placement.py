@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from topospread.calls.call import Call, Method, Unary, store_spans
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.service.decisions.request import (
@@ -22,7 +23,6 @@ from topospread.service.placement.place import (
     release,
     reserve,
 )
-from topospread.servicers.calls import Call, Method, Unary, store_spans
 from topospread.servicers.decode import (
     candidates_of,
     fit_of,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.calls.call import Call, Method, Unary
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.selectors import EVERYTHING
 from topospread.kube.violations import invalid, noted
@@ -19,7 +20,6 @@ from topospread.service.rebalancing.inventory import (
     Optimality,
     RebalanceRequest,
 )
-from topospread.servicers.calls import Call, Method, Unary
 from topospread.servicers.decode import consistency_of, selector_of, settings_of
 from topospread.servicers.encode import meta_of
 from topospread.servicers.messages import constraint_message

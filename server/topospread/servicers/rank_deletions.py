@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.calls.call import Call, Method, Unary
 from topospread.codec.pods import node_from_proto
 from topospread.codec.stored_pods import EncodedPod
 from topospread.errors import FieldViolation, InvalidRequest
@@ -14,7 +15,6 @@ from topospread.kube.violations import DUPLICATE, invalid, noted, required
 from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.service.ranking import KeptSpread, RankRequest
-from topospread.servicers.calls import Call, Method, Unary
 from topospread.servicers.decode import consistency_of, selector_of
 from topospread.servicers.encode import meta_of
 from topospread.servicers.messages import constraint_message

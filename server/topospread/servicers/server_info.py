@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from topospread.access.callers import Role
-from topospread.servicers.calls import Call, Method, Unary
+from topospread.calls.call import Call, Method, Unary
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import server_service_pb2 as pb
 

@@ -6,6 +6,7 @@ import time
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from topospread.calls.call import Call, Method, Unary
 from topospread.checkpoints import checkpoint
 from topospread.codec.demands import amounts
 from topospread.codec.pods import node_from_proto
@@ -25,7 +26,6 @@ from topospread.service.simulation.request import (
 from topospread.service.simulation.run import spread_changes
 from topospread.service.simulation.scenario import ADD_NODE_GROUPS
 from topospread.service.simulation.simulate import simulate
-from topospread.servicers.calls import Call, Method, Unary
 from topospread.servicers.decode import (
     consistency_of,
     fit_of,
@@ -44,6 +44,7 @@ from topospread_proto.v1 import scenario_pb2 as detail
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from topospread.calls.call import Call
     from topospread.service.explaining.reports import Explanation
     from topospread.service.simulation.run import PendingPods, PodBatch, SpreadChange
     from topospread.service.simulation.scenario import Scenario, ScenarioBuilder
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
         SimulatedScenario,
         SimulationReport,
     )
-    from topospread.servicers.calls import Call
 
 
 MAX_NAMES: Final = 100

@@ -6,8 +6,10 @@ value of a topology key; the domains of a key are numbered 0 … d−1, in no pa
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,22 +65,35 @@ class Eligibility:
         return self._hash
 
 
-@dataclass(frozen=True, slots=True)
 class GroupKey:
-    """Key of a group: pods of one namespace that one selector matches; hashed once."""
+    """Key of a group: pods of one namespace that one selector matches.
+
+    There is one object for each content, so that keys are compared and hashed by their identity:
+    groups are looked up on every decision.
+    """
+
+    __slots__ = ("__weakref__", "namespace", "selector")
 
     namespace: str
     selector: Selector
-    _hash: int = field(init=False, repr=False, compare=False, default=0)
 
-    def __post_init__(self) -> None:
-        """Hash once: groups are looked up on every decision."""
-        object.__setattr__(self, "_hash", hash((self.namespace, self.selector)))
+    _known: ClassVar[WeakValueDictionary[tuple[str, Selector], GroupKey]] = WeakValueDictionary()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __new__(cls, namespace: str, selector: Selector) -> GroupKey:  # noqa: PYI034 - it has no subclasses
+        """The one of this namespace and selector."""
+        content = namespace, selector
+        with cls._lock:
+            found = cls._known.get(content)
+            if found is None:
+                found = cls._known[content] = super().__new__(cls)
+                found.namespace, found.selector = content
+        return found
 
     @override
-    def __hash__(self) -> int:
-        """The hash of the content."""
-        return self._hash
+    def __repr__(self) -> str:
+        # Ids of constraints are hashes of texts with this one.
+        return f"GroupKey(namespace={self.namespace!r}, selector={self.selector!r})"
 
     @property
     def nbytes(self) -> int:

@@ -163,7 +163,7 @@ class Metrics:
         self._store_errors = _ByLabels(Counter)
         self._rejections = _ByLabels(Counter)
         self._queue_waits = _ByLabels(lambda: Histogram(QUEUE_BOUNDS))
-        self._transport: tuple[str, str, str] | None = None
+        self._transport: tuple[str, str] | None = None
         self._reloads = _ByLabels(Counter)
         self._placements = _ByLabels(Counter)
         self._conflicts = _ByLabels(Counter)
@@ -261,9 +261,9 @@ class Metrics:
         self._rejections[(pool,)]
         return self._queue_waits[(pool,)]
 
-    def transport(self, configured: str, used: str, reason: str) -> None:
-        """Decisions come by ``used``; ``reason`` says why where another one is configured."""
-        self._transport = configured, used, reason
+    def transport(self, used: str, reason: str) -> None:
+        """Decisions come by ``used``; ``reason`` says why not from the completion queue."""
+        self._transport = used, reason
 
     def config_reloaded(self, generation: int, *, accepted: bool) -> None:
         """The configuration file was read again; generation is that of the settings in force."""
@@ -329,9 +329,9 @@ class Metrics:
         if self._transport is not None:
             transport = GaugeMetricFamily(
                 "topospread_transport_info",
-                "How decisions come from gRPC: what --transport asks for, what is used, and why"
-                " another one is.",
-                labels=("configured", "used", "reason"),
+                "How decisions come from gRPC: from its completion queue (grpcio), or by its own"
+                " threads (grpcio-threads) and why.",
+                labels=("used", "reason"),
             )
             transport.add_metric(self._transport, 1)
             yield transport

@@ -182,7 +182,16 @@ class CallSpan:
         recording: whether attributes are kept and exported. Ask it before computing costly ones.
     """
 
-    __slots__ = ("_attributes", "_flags", "_span", "_span_id", "_trace_id", "_tracer", "recording")
+    __slots__ = (
+        "_attributes",
+        "_flags",
+        "_span",
+        "_span_id",
+        "_trace_id",
+        "_traceparent",
+        "_tracer",
+        "recording",
+    )
 
     def __init__(
         self, trace_id: int, span_id: int, flags: int, recorded: tuple[Tracer, Span] | None = None
@@ -190,6 +199,7 @@ class CallSpan:
         self._trace_id = trace_id
         self._span_id = span_id
         self._flags = flags
+        self._traceparent = ""
         self.recording = recorded is not None
         if recorded is not None:
             self._tracer, self._span = recorded
@@ -208,7 +218,9 @@ class CallSpan:
     @property
     def traceparent(self) -> str:
         """The W3C header that continues this trace; goes back to the caller, too."""
-        return format_traceparent(self._trace_id, self._span_id, self._flags)
+        if not self._traceparent:
+            self._traceparent = format_traceparent(self._trace_id, self._span_id, self._flags)
+        return self._traceparent
 
     def set(self, key: str, value: Attribute) -> None:
         """Set an attribute."""

@@ -16,7 +16,6 @@ from tests.service.world import CLUSTER, World, constraint
 from topospread.bounded import Budget
 from topospread.errors import (
     DeadlineExceeded,
-    LimitExceeded,
     StoreUnavailable,
     TopospreadError,
 )
@@ -34,7 +33,7 @@ from topospread.store.model import Revision, StoredObject
 from topospread_client import pod_from_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from topospread.service.decisions.cycle import Cycle
     from topospread.service.placement.requests import Choose, NamespaceQueue, Rejection
@@ -166,20 +165,24 @@ class SlowStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def entering_wait(self) -> Callable[[], None]:
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
         self._wanted.set()
-        return lambda: None
+        yield
 
     def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
         self._wanted.wait(30.0)
         return self._store.scan(cluster, page)
 
 
-def test_placements_wait_for_a_cluster_that_is_loading(three_zones: World):
+def test_placements_wait_for_a_cluster_that_is_loading(
+    three_zones: World, monkeypatch: pytest.MonkeyPatch
+):
     """Those behind the first, who was told to try again, ended in an error of the server."""
     slow = SlowStore(three_zones.store)
     source = cast("Store", slow)
-    with closing(Replicas(source, ReplicaOptions(), entering_wait=slow.entering_wait)) as replicas:
+    monkeypatch.setattr("topospread.replica.replicas.waiting", slow.waiting)
+    with closing(Replicas(source, ReplicaOptions())) as replicas:
         replicas._started(CLUSTER)
         placer = Placer(
             three_zones, Engine(replicas, source, ProfileRegistry(), three_zones.process.cycles)
@@ -199,30 +202,13 @@ def wait_in_line(placer: Placer, holding: PlacementCoordinator, seconds: float) 
 
 
 def test_waiting_in_the_queue_ends_at_the_deadline(placer: Placer):
-    left: list[str] = []
-
-    def entering_wait():
-        left.append("lent")
-        return lambda: left.append("back")
-
-    holding = PlacementCoordinator(placer.engine, placer.world.store, entering_wait=entering_wait)
+    holding = PlacementCoordinator(placer.engine, placer.world.store)
     with pytest.raises(DeadlineExceeded, match="'default'"):
         wait_in_line(placer, holding, 1.0)
-    assert left == ["lent", "back"]
     assert placer.held() == {}
     # Nobody seeks a place for whoever has gone.
     assert placer.place(named("a", BY_ZONE)).node == "n-c"
     assert placer.held() == {"default/a": "n-c"}
-
-
-def test_a_wait_may_be_refused(placer: Placer):
-    def entering_wait():
-        raise LimitExceeded("too many wait")
-
-    holding = PlacementCoordinator(placer.engine, placer.world.store, entering_wait=entering_wait)
-    with pytest.raises(LimitExceeded):
-        wait_in_line(placer, holding, 30.0)
-    assert all(task.abandoned for queue in holding._queues for task in queue.tasks)
 
 
 class Counting:
@@ -297,23 +283,6 @@ def test_caller_that_gave_up_meanwhile_gets_no_place(placer: Placer):
     assert placer.held() == {"default/b": "n-c"}
 
 
-def test_a_wait_that_is_refused_is_answered_with_the_place_that_is_held_already(placer: Placer):
-    """Whoever leads may have written by then."""
-
-    def entering_wait():
-        (task,) = queue.tasks
-        task.writing = True
-        task.answer(PlacementResult("token", "n-c"))
-        raise LimitExceeded("too many wait")
-
-    holding = PlacementCoordinator(placer.engine, placer.world.store, entering_wait=entering_wait)
-    pod = pod_from_manifest(named("late", BY_ZONE)).SerializeToString()
-    wanted = holding.new_request(DecisionRequest(seconds_from_now(30.0), CLUSTER), pod, 60_000)
-    queue = holding._queues[hash(wanted.place) % len(holding._queues)]
-    with led(queue):
-        assert place(holding, wanted, Preference(), untraced).node == "n-c"
-
-
 def test_a_caller_waits_for_the_write_that_has_begun(
     placer: Placer, monkeypatch: pytest.MonkeyPatch
 ):
@@ -379,56 +348,6 @@ def test_an_answer_is_given_when_this_server_has_seen_the_write(
     thread.join()
 
     assert early == [False]
-
-
-class Announced(threading.Event):
-    """An event that says when somebody waits for it, and how each wait ended."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits = threading.Event()
-        self.ends: list[bool] = []
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.waits.set()
-        self.ends.append(super().wait(timeout))
-        return self.ends[-1]
-
-
-def test_caller_that_stops_waiting_hands_over_the_lead(placer: Placer):
-    """The line's lock becomes free just when the first in line is refused its wait."""
-    woken, found, refused = Announced(), list[Any](), list[Any]()
-
-    def entering_wait() -> Callable[[], None]:
-        if threading.current_thread() is not first:
-            queue.tasks[1].woken = woken
-            return lambda: None
-        assert woken.waits.wait(30.0)
-        queue.release()  # wakes this thread's job
-        raise LimitExceeded("too many wait")
-
-    placer.holding = PlacementCoordinator(
-        placer.engine, placer.world.store, entering_wait=entering_wait
-    )
-    queue = line_of(placer, named("a"))
-    queue.lock.acquire()
-
-    def call() -> None:
-        with pytest.raises(LimitExceeded) as failure:
-            placer.place(named("a"))
-        refused.append(failure.value)
-
-    first = threading.Thread(target=call)
-    first.start()
-    while not queue.tasks:
-        time.sleep(0.001)
-    second = in_another_thread(placer, named("b"), 20.0, found)
-    first.join()
-    second.join()
-
-    assert refused
-    assert isinstance(found[0], PlacementResult)
-    assert all(woken.ends), "it would have waited until its deadline"
 
 
 def test_leader_has_a_last_try_alone(placer: Placer, monkeypatch: pytest.MonkeyPatch):

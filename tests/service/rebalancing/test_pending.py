@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from topospread.checkpoints import Beneficiary, computing_for
+from topospread.checkpoints import Computation, computing_for
 from topospread.errors import DeadlineExceeded
 from topospread.kube.selectors import EVERYTHING, selector_from_pairs
 from topospread.service.rebalancing.inventory import LabelPairs, NamespaceInventory
@@ -30,6 +30,6 @@ def test_pending_pods_of_several_groups_are_counted_once() -> None:
 
 
 def test_counting_pending_pods_ends_with_the_deadline() -> None:
-    late = Beneficiary(time.monotonic() - 1.0, lambda: True)
+    late = Computation(time.monotonic() - 1.0, lambda: True)
     with computing_for(late), pytest.raises(DeadlineExceeded):
         NamespaceInventory(pending=PENDING).pending_in([group(app="other")])

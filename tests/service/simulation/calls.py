@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bench.in_process import call_of
 from tests.service.world import CLUSTER
+from topospread.calls.call import NO_SPAN
 from topospread.errors import InvalidRequest
-from topospread.replica.replicas import seconds_from_now
 from topospread.service.simulation.scenario import ScenarioBuilder
 from topospread.service.simulation.simulate import simulate
-from topospread.servicers.calls import Call
 from topospread.servicers.simulate import simulate_response, simulation_request
 from topospread_client import object_from_manifest, pod_from_manifest
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
@@ -59,8 +59,7 @@ def _asked(
 ) -> tuple[ScenarioBuilder, SimulationRequest]:
     if not request.HasField("consistency"):
         request.consistency.at_least_as_fresh = world.revision
-    span: Any = None
-    call = Call(span, seconds_from_now(seconds), lambda: True)
+    call = call_of(NO_SPAN, seconds)
     return ScenarioBuilder(world.engine, world.store), simulation_request(request, call)
 
 

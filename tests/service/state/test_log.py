@@ -9,7 +9,7 @@ import pytest
 
 from tests.counting import Counting
 from tests.service.world import CLUSTER, PATIENCE, World, running
-from topospread.checkpoints import Beneficiary, computing_for
+from topospread.checkpoints import Computation, computing_for
 from topospread.errors import DeadlineExceeded, NotFound, Unavailable
 from topospread.replica.replicas import seconds_from_now
 from topospread.replica.view import Consistency, Freshness, Token
@@ -110,7 +110,7 @@ def test_reading_ends_with_the_deadline(three_zones: World):
 
 def test_a_list_ends_with_its_deadline(three_zones: World) -> None:
     reads = StateReader(three_zones.store, three_zones.engine.replicas)
-    late = Beneficiary(time.monotonic() - 1.0, lambda: True)
+    late = Computation(time.monotonic() - 1.0, lambda: True)
     with computing_for(late), pytest.raises(DeadlineExceeded):
         reads.list(CLUSTER, Kind.NODE, "", lambda _: True, PageRequest())
 

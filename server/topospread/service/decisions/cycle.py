@@ -117,7 +117,9 @@ class Cycle:
             groups = tuple([group for group in groups if group in soft])
         # Field by field: dataclasses.replace takes as long as all the rest.
         of, counts = self.view, snapshot.only(groups)
-        view = View(counts, of.identity, of.revision, of.token, of.published_at, of.observed)
+        view = View(
+            counts, of.identity, of.revision, of.token, of.published_at, of.observed, of.meta
+        )
         kept = Cycle(self.cluster, self.pod, self.rules, self.effective, view, self.name, self.uid)
         kept.by_node = by_node
         if by_node:

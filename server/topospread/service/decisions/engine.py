@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from topospread.bounded import USUAL
-from topospread.checkpoints import checkpoint
+from topospread.checkpoints import checkpoint, will_take_long
 from topospread.codec.demands import DemandReader
 from topospread.codec.frames import FramedPod, framed
 from topospread.codec.pods import pod_from_proto
@@ -32,8 +32,9 @@ from topospread.service.decisions.pods import (
     check_size,
     read_pod,
 )
-from topospread.service.decisions.request import PodRef, StageTimings
+from topospread.service.decisions.request import NO_OVERRIDE, PodRef, StageTimings
 from topospread.spread.filtering import PodMove
+from topospread.spread.settings import DEFAULT_PROFILE
 from topospread.store.model import Key, Kind
 
 if TYPE_CHECKING:
@@ -147,6 +148,8 @@ class Engine:
         # Before the cluster is looked up: a pod that does not parse is wrong wherever it is judged.
         if not isinstance(given, (Pod, PodRef)):
             given = self.intern(given)
+        elif isinstance(given, PodRef):
+            will_take_long()  # the store is asked for it
         started = self.clock()
         replica, view = self.replicas.resolve(
             request.cluster, request.consistency, request.deadline
@@ -175,6 +178,8 @@ class Engine:
         Raises:
             As :meth:`new_cycle`, for what concerns all pods.
         """
+        if any(isinstance(pod, PodRef) for pod in pods):
+            will_take_long()  # the store is asked for it
         replica, view = self.replicas.resolve(
             request.cluster, request.consistency, request.deadline
         )
@@ -399,6 +404,10 @@ class Engine:
         Raises:
             InvalidRequest: unknown settings, or too many default constraints.
         """
+        if settings is NO_OVERRIDE:
+            known = self.rules.known.get(scheduler_name or DEFAULT_PROFILE)
+            if known is not None:
+                return known
         rules = self.rules.rules_for(settings, scheduler_name)
         if settings.profile is not rules.profile:
             return rules  # those of the configuration are the operator's own business

@@ -15,6 +15,7 @@ from topospread.service.decisions.extension_points import (
     select_distinct,
     verdicts_on,
 )
+from topospread.service.decisions.pods import plan_of
 from topospread.spread.classes import judge
 from topospread.spread.verdicts import (
     FITS,
@@ -71,6 +72,7 @@ class Evaluation:
         top: best first.
         message, reason: as kube-scheduler writes them on a pod that fits nowhere; empty when one
             fits.
+        kept: what is remembered of it.
     """
 
     resolved: ResolvedCycle
@@ -82,19 +84,30 @@ class Evaluation:
     top: tuple[RankedNode, ...]
     message: str = ""
     reason: str = ""
+    kept: Remembered | None = None
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """All fields but the cycle: equal for pods of one shape."""
-        return tuple([getattr(self, name) for name in self.__slots__[1:]])
+        """All fields that are equal for pods of one shape."""
+        return tuple([getattr(self, name) for name in self.__slots__[1:-1]])
 
 
-class _Remembered(NamedTuple):
-    """A result, and what it followed from: it holds as long as these are the same objects."""
+class Remembered:
+    """A result, and what it followed from: it holds as long as these are the same objects.
 
-    nodes: NodeTable
-    versions: tuple[Group, ...]
-    parts: tuple[Any, ...]
+    Attributes:
+        encoded: the answer without its meta, once it was encoded.
+    """
+
+    __slots__ = ("encoded", "nodes", "parts", "versions")
+
+    def __init__(
+        self, nodes: NodeTable, versions: tuple[Group, ...], parts: tuple[Any, ...]
+    ) -> None:
+        self.nodes = nodes
+        self.versions = versions
+        self.parts = parts
+        self.encoded = b""
 
     @property
     def nbytes(self) -> int:
@@ -128,7 +141,7 @@ def _judge(
     engine: Engine, resolved: ResolvedCycle, request: DecisionRequest, top_k: int
 ) -> Evaluation:
     cycle = resolved.cycle
-    status = cycle.pre_filter_status
+    status = cycle.effective.pre_filter
     if status.code is Code.ERROR:
         size = int(select_distinct(cycle.view.snapshot.nodes, request.nodes).slots.size)
         message, reason = error_message(status.reasons[0]), SCHEDULER_ERROR
@@ -143,8 +156,9 @@ def _judge(
         and (known := _remembered(resolved, top_k)) is not None
     ):
         return known
-    plan = None if request.nodes is not None else cycle.plan
-    if plan is not None and cycle.pre_score_status.code is not Code.ERROR:
+    one_by_one = request.nodes is not None or cycle.moves or cycle.by_node
+    plan = None if one_by_one else plan_of(cycle.effective, cycle.view.snapshot)
+    if plan is not None and cycle.effective.pre_score.code is not Code.ERROR:
         started = engine.clock()
         judged = judge(plan, cycle.view.snapshot, top_k, engine.clock)
         stages = resolved.timings
@@ -167,12 +181,14 @@ def _remembered(resolved: ResolvedCycle, top_k: int) -> Evaluation | None:
     if not groups or cycle.moves:
         return None
     found = snapshot.groups[groups[0]].memo.get((cycle.effective, top_k))
-    if not isinstance(found, _Remembered) or found.nodes is not snapshot.nodes:
+    if not isinstance(found, Remembered) or found.nodes is not snapshot.nodes:
         return None
     for key, version in zip(groups, found.versions, strict=True):
         if snapshot.groups[key] is not version:
             return None
-    return Evaluation(resolved, *found.parts)
+    evaluation = Evaluation(resolved, *found.parts)
+    evaluation.kept = found
+    return evaluation
 
 
 def _remember(cycle: Cycle, top_k: int, evaluation: Evaluation) -> None:
@@ -180,7 +196,7 @@ def _remember(cycle: Cycle, top_k: int, evaluation: Evaluation) -> None:
     snapshot, effective = cycle.view.snapshot, cycle.effective
     if effective.groups:
         versions = effective.versions(snapshot)
-        kept = _Remembered(snapshot.nodes, versions, evaluation.parts)
+        kept = evaluation.kept = Remembered(snapshot.nodes, versions, evaluation.parts)
         size = effective.nbytes + RANKED_BYTES * len(evaluation.top)
         versions[0].memo.put((effective, top_k), kept, size)
 
@@ -225,8 +241,8 @@ def _summed_up(
         message, reason = fit_message(nodes, reasons), UNSCHEDULABLE
     return Evaluation(
         resolved,
-        cycle.pre_filter_status,
-        cycle.pre_score_status,
+        cycle.effective.pre_filter,
+        cycle.effective.pre_score if cycle.view.snapshot.nodes.count else SKIP,
         nodes,
         feasible,
         tuple(judged),

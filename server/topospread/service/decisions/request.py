@@ -127,15 +127,19 @@ class DecisionRequest(NamedTuple):
 
 
 class ProfileRegistry:
-    """The configured profiles and feature gates. Reads take no lock; :meth:`replace` swaps all."""
+    """The configured profiles and feature gates. Reads take no lock; :meth:`replace` swaps all.
+
+    Attributes:
+        known: the rules by the name of their profile, as far as they were asked for.
+    """
 
     def __init__(self, current: ConfiguredRules | None = None) -> None:
-        self._cache: dict[str, Rules] = {}
+        self.known: dict[str, Rules] = {}
         self.current = DEFAULT_RULES if current is None else current
 
     def replace(self, rules: ConfiguredRules) -> None:
         """Put other rules in force, for calls that begin from now on."""
-        self.current, self._cache = rules, {}
+        self.current, self.known = rules, {}
 
     def rules_for(self, settings: SettingsOverride, scheduler_name: str) -> Rules:
         """The rules that apply to one call.
@@ -148,7 +152,7 @@ class ProfileRegistry:
         """
         current = self.current
         if not settings.profile and not settings.gates:
-            cache = self._cache
+            cache = self.known
             rules = cache.get(scheduler_name or DEFAULT_PROFILE)
             if rules is None:
                 # By profile, of which there are few; callers may name any scheduler.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from topospread.checkpoints import Beneficiary, computing_for
+from topospread.checkpoints import Computation
 from topospread.errors import CallerGone, TooLarge, TopospreadError
 from topospread.kube.objects import DO_NOT_SCHEDULE
 from topospread.service.inspecting.inspector import totals
@@ -196,7 +196,7 @@ class ConstraintMonitor:
         deadline = time.monotonic() + LOOK_SECONDS
         replica = look.replica
         try:
-            with computing_for(Beneficiary(deadline, self._goes_on)):
+            with Computation(deadline, self._goes_on):
                 # Not as a call, which would be counted as one that resolved a revision.
                 inspection = self._inspector.of(replica).inspect(replica.current_view(), deadline)
         except CallerGone:

@@ -86,7 +86,6 @@ class PlacementBatches:
     Args:
         engine: judges pods.
         store: keeps what is held.
-        entering_wait: as Holding's.
         thread_time: processor time of the calling thread, in seconds.
     """
 
@@ -94,12 +93,10 @@ class PlacementBatches:
         self,
         engine: Engine,
         store: Store,
-        entering_wait: Callable[[], Callable[[], None]],
         thread_time: Callable[[], float] = time.thread_time,
     ) -> None:
         self._engine = engine
         self._store = store
-        self._entering_wait = entering_wait
         self._thread_time = thread_time
         self._claims: Bounded[tuple[EffectiveConstraints, Demand], ReservationTemplate] = Bounded(
             engine.budgets["claims"]
@@ -389,11 +386,7 @@ class PlacementBatches:
         if replica is None:
             return
         try:
-            leave = self._entering_wait()
-            try:
-                replica.wait_replaced(lost, min(task.give_up_at for task in tasks))
-            finally:
-                leave()
+            replica.wait_replaced(lost, min(task.give_up_at for task in tasks))
         except DeadlineExceeded:
             self._fail([task for task in tasks if task.is_late], _anew(cause))
         except Exception as failure:  # noqa: BLE001 - raised where it is waited for

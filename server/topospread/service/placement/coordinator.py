@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from topospread.checkpoints import will_write
 from topospread.errors import InvalidPod
 from topospread.kube.violations import required
 from topospread.service.decisions.request import PodRef
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 LINES: Final = 256
 """Lines that namespaces share: more than there are threads to meet in one by accident."""
 
-USUAL: Final = 0.005
-"""Seconds that callers stand in line without lending their threads to others."""
-
 MOST: Final = 16
 """Places of one write: past it, those in line would rather wait for the next than share a fate."""
 
@@ -51,8 +47,6 @@ class PlacementCoordinator:
     Args:
         engine: judges pods.
         store: keeps what is held.
-        entering_wait: called before a caller waits for longer than usual and may refuse it; the
-            returned callable ends the wait.
         thread_time: processor time of the calling thread, in seconds.
     """
 
@@ -61,13 +55,11 @@ class PlacementCoordinator:
         engine: Engine,
         store: Store,
         *,
-        entering_wait: Callable[[], Callable[[], None]] = lambda: _nothing,
         thread_time: Callable[[], float] = time.thread_time,
     ) -> None:
         self.engine = engine
         self.store = store
-        self._entering_wait = entering_wait
-        self._batches = PlacementBatches(engine, store, entering_wait, thread_time)
+        self._batches = PlacementBatches(engine, store, thread_time)
         self._queues = [NamespaceQueue() for _ in range(LINES)]
 
     def new_request(
@@ -123,14 +115,10 @@ class PlacementCoordinator:
             DeadlineExceeded: others stood in the queue before it until then.
             InvalidRequest, NotFound, Unavailable: see Engine.new_cycle and Writer.apply.
         """
-        will_write()
         task = PlacementTask(placement, choose, traced)
         queue = self._queues[hash(placement.place) % LINES]
         queue.tasks.append(task)
-        leads = queue.lead(task, time.monotonic() + USUAL)
-        if not leads and not task.done:
-            leads = self._leads_after_wait(queue, task)
-        if leads:
+        if self._leads(queue, task):
             try:
                 if not task.done:
                     self._batches.run(task, queue.take(task, MOST), queue)
@@ -138,27 +126,14 @@ class PlacementCoordinator:
                 queue.release()
         return task.result()
 
-    def _leads_after_wait(self, queue: NamespaceQueue, task: PlacementTask) -> bool:
-        """Wait for long, so that it does not hold up others.
+    @staticmethod
+    def _leads(queue: NamespaceQueue, task: PlacementTask) -> bool:
+        """Wait until the task is done or may be carried out by this thread.
 
         Returns:
             Whether the queue's lock was acquired; if not, the task is done.
         """
-        leads = False
-        try:
-            leave = self._entering_wait()
-            try:
-                leads = queue.lead(task, task.give_up_at)
-            finally:
-                leave()
-        except BaseException as refused:
-            task.abandoned = True
-            if leads:
-                queue.lock.release()
-            queue.wake_next()
-            if isinstance(refused, Exception) and task.ends_with_write():
-                return False  # what is held must not be answered with a refusal
-            raise
+        leads = queue.lead(task, task.give_up_at)
         if leads or task.done:
             return leads
         task.abandoned = True
@@ -170,7 +145,3 @@ class PlacementCoordinator:
     def show(self, cluster: str, applied: Applied, entries: Sequence[LogEntry]) -> None:
         """Have a write of this server seen by its next decision."""
         self._batches.show(cluster, applied, entries)
-
-
-def _nothing() -> None:
-    return None

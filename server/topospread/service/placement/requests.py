@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from topospread.checkpoints import Beneficiary, beneficiary
+from topospread.checkpoints import Computation, current_computation
 from topospread.errors import DeadlineExceeded
 from topospread.spread.verdicts import SUCCESS, Status
 
@@ -116,7 +116,7 @@ class PlacementTask:
     traced: Traced
     abandoned: bool = False
     writing: bool = False
-    caller: Beneficiary | None = field(default_factory=beneficiary)
+    caller: Computation | None = field(default_factory=current_computation)
     woken: threading.Event = field(default_factory=threading.Event, init=False)
     _held: PlacementResult | None = field(default=None, init=False)
     _failure: BaseException | None = field(default=None, init=False)

@@ -1,0 +1,249 @@
+"""What the server keeps for callers: bounded by bytes for each owner, and by time.
+
+:class:`MemoryGuard` counts the bytes, :class:`Sweeper` ends the calls whose peers keep it waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Self
+
+from topospread.errors import DeadlineExceeded, QueueFull, ShuttingDown, TooLarge, Unauthenticated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Mapping
+
+    from topospread.errors import TopospreadError
+
+    End = Callable[[TopospreadError], object]
+    """Ends a call, from a thread that does not carry it out."""
+
+LOG: Final = logging.getLogger(__name__)
+
+SETTING: Final = "--max-held-bytes"
+
+CHECK_SECONDS: Final = 0.25
+"""Seconds between two looks at what waits for callers."""
+
+READ_SECONDS: Final = 30.0
+"""In which a request must have come as a whole."""
+
+WANTED_SECONDS: Final = 1.0
+"""The same while other calls wait for the thread that waits for it, or many are being read."""
+
+MANY_READ: Final = 16
+"""Requests that are being read at once, past which the older ones are ended: what has come of each
+is in memory, up to the largest request."""
+
+PENDING_SECONDS: Final = 30.0
+"""In which a caller must have taken an answer, or sent the next message of a stream."""
+
+MAX_PENDING: Final = 8192
+"""Calls whose answers are not taken yet, however small these are."""
+
+GRACE_SECONDS: Final = 0.7
+"""Seconds that a stream whose caller is not valid any more has to end by itself, saying why."""
+
+
+class Held:
+    """Bytes that are kept for an owner; a context manager that gives them back."""
+
+    __slots__ = ("_guard", "_owner", "size")
+
+    def __init__(self, guard: MemoryGuard, owner: Hashable) -> None:
+        self._guard = guard
+        self._owner = owner
+        self.size = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.release()
+
+    def resize(self, size: int) -> None:
+        """Keep so many bytes from now on.
+
+        Raises:
+            LimitExceeded: there is no room for them; what was held stays.
+        """
+        self._guard._resize(self, self._owner, size)  # noqa: SLF001 - of one module
+
+    def add(self, size: int) -> None:
+        """Keep so many bytes more; raises as :meth:`resize`."""
+        self.resize(self.size + size)
+
+    def release(self) -> None:
+        """Keep no more."""
+        if self.size:
+            self.resize(0)
+
+
+class MemoryGuard:
+    """The bytes that are kept for callers: answers that they have not taken, lists they send.
+
+    Args:
+        most: bytes for all callers; one may have half of them.
+
+    Attributes:
+        total: bytes that are kept now.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._owners: dict[Hashable, int] = {}
+        self.total = 0
+
+    def hold(self, owner: Hashable, size: int = 0) -> Held:
+        """Keep bytes for an owner, a credential or else a connection.
+
+        Raises:
+            LimitExceeded: there is no room for them.
+        """
+        held = Held(self, owner)
+        if size:
+            held.resize(size)
+        return held
+
+    def _resize(self, held: Held, owner: Hashable, size: int) -> None:
+        more = size - held.size
+        with self._lock:
+            own = self._owners.get(owner, 0)
+            if more > 0:
+                self._check(size, own + more, self.total + more)
+            self.total += more
+            held.size = size
+            if own + more:
+                self._owners[owner] = own + more
+            else:
+                self._owners.pop(owner, None)
+
+    def _check(self, size: int, own: int, total: int) -> None:
+        share = self._most // 2
+        if size > share:
+            raise TooLarge(f"more than {share} bytes in one call ({SETTING})", SETTING, share)
+        if own > share or total > self._most:
+            whose = f"this caller's calls: more than {share}" if own > share else "all calls: more"
+            raise QueueFull(f"too much is kept for {whose} bytes ({SETTING}): try again later")
+
+
+class Sweeper:
+    """Ends what waits for its caller for too long: one thread, four times a second.
+
+    Attributes:
+        reading: since when requests are being read, how they are ended, and whether others wait
+            for the threads that wait for them; the oldest first.
+        pending: since when callers have kept answers or a stream waiting, and how their calls are
+            ended; the oldest first.
+        streams: whether the callers of open streams are valid, and how the streams are ended.
+        stopping: the server stops, and waits no longer for requests.
+    """
+
+    def __init__(self) -> None:
+        self.reading: dict[object, tuple[float, End, Callable[[], bool]]] = {}
+        self.pending: dict[object, tuple[float, End]] = {}
+        self.streams: dict[object, tuple[Callable[[], bool], End]] = {}
+        self.stopping = False
+        self._invalid: dict[object, float] = {}
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+
+    @contextmanager
+    def read(self, end: End, wanted: Callable[[], bool]) -> Iterator[None]:
+        """Around the wait of a thread for a request.
+
+        Args:
+            end: ends its call.
+            wanted: whether other calls wait for the thread.
+        """
+        key = object()
+        self.reading[key] = time.monotonic(), end, wanted
+        try:
+            yield
+        finally:
+            self.reading.pop(key, None)
+
+    @contextmanager
+    def wait(self, end: End) -> Iterator[None]:
+        """Around a wait for the caller of a stream, to send or to take a message."""
+        key = object()
+        self.pending[key] = time.monotonic(), end
+        try:
+            yield
+        finally:
+            self.pending.pop(key, None)
+
+    @contextmanager
+    def watch(self, valid: Callable[[], bool], end: End) -> Iterator[None]:
+        """Around a stream, which ends when its caller's credential does, also while it is idle."""
+        key = object()
+        self.streams[key] = valid, end
+        try:
+            yield
+        finally:
+            self.streams.pop(key, None)
+
+    def _run(self) -> None:
+        while not self._closing.wait(CHECK_SECONDS):
+            try:
+                self.sweep(time.monotonic())
+            except Exception:
+                LOG.exception("calls cannot be looked through")
+
+    def sweep(self, now: float) -> None:
+        """End what has waited for too long by now, on the monotonic clock."""
+        reading = self.reading.copy()
+        for left, (key, (began, ending, wanted)) in zip(
+            range(len(reading), 0, -1), reading.items(), strict=True
+        ):
+            hurry = left > MANY_READ or self.stopping or wanted()
+            seconds = WANTED_SECONDS if hurry else READ_SECONDS
+            if began < now - seconds:
+                late = QueueFull(f"the request did not come within {seconds:g} s: try again")
+                self._end(self.reading, key, ending, ShuttingDown() if self.stopping else late)
+        for key, (began, end) in self.pending.copy().items():
+            if began > now - PENDING_SECONDS:
+                break
+            text = f"the caller kept the server waiting for {PENDING_SECONDS:g} s"
+            self._end(self.pending, key, end, DeadlineExceeded(text))
+        streams = self.streams.copy()
+        self._invalid = {
+            key: self._invalid.get(key, now)
+            for key, (valid, _) in streams.items()
+            if not _holds(valid)
+        }
+        for key, since in self._invalid.items():
+            if now - since >= GRACE_SECONDS:
+                self._end(self.streams, key, streams[key][1], Unauthenticated())
+
+    @staticmethod
+    def _end(
+        entries: Mapping[object, object], key: object, end: End, error: TopospreadError
+    ) -> None:
+        if key not in entries:
+            return
+        try:
+            end(error)
+        except Exception:
+            LOG.exception("a call cannot be ended")
+
+
+def _holds(valid: Callable[[], bool]) -> bool:
+    """Whether a caller is valid; one that cannot be checked is not."""
+    try:
+        return valid()
+    except Exception:
+        LOG.exception("a stream's caller cannot be checked")
+        return False

@@ -1,0 +1,413 @@
+"""The gRPC server: pools, services, health, reflection, TLS."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import grpc
+
+from topospread.calls.access import AccessControl
+from topospread.calls.executor import Executor
+from topospread.calls.pipeline import Pipeline
+from topospread.calls.sizes import MessageLimits
+from topospread.errors import ConfigError
+from topospread.rpc import health, standard_services
+from topospread.rpc.health import Health
+from topospread.rpc.standard_services import UnimplementedHandler, reflection_handler
+from topospread.rpc.threads import thread_handler
+from topospread.telemetry.families import PoolGauges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+
+    from topospread.calls.call import Method, ServedMethod
+    from topospread.calls.slow_lane import SlowLane
+    from topospread.checkpoints import Turn
+    from topospread.config.certificates import Pem
+    from topospread.config.values import Address
+    from topospread.rpc.completion_queue import CompletionQueue
+
+HANDSHAKE_MS: Final = 10_000
+"""For the handshakes of TLS and HTTP/2: far above the time that any network takes."""
+
+MAX_AGE_GRACE_MS: Final = 60_000
+"""For the calls of a connection that has reached its maximum age, before they are cut."""
+
+MAX_UNTAKEN_SECONDS: Final = 3600
+"""After which gRPC's core drops a call that is not taken from it: no thread of ours is as late."""
+
+MAX_UNTAKEN: Final = 8192
+"""Calls of a method that wait in gRPC's core to be taken, some 12 KiB each: more than come while
+others are refused, and no more than may be held for callers that are not known yet.
+"""
+
+QUIET_PERIOD: Final = 0.01
+"""Seconds without a new call after which a server counts as quiet."""
+
+MAX_QUIET_WAIT: Final = 0.25
+"""Seconds that a server that stops waits for calls to cease."""
+
+Credentials = grpc.ServerCredentials
+
+
+class Pool(Protocol):
+    """What carries out calls of one kind."""
+
+    @property
+    def arrived(self) -> int:
+        """Calls so far."""
+        ...
+
+    @property
+    def depth(self) -> int:
+        """Calls that wait to be carried out."""
+        ...
+
+    @property
+    def busy(self) -> int:
+        """Calls that are carried out."""
+        ...
+
+    @property
+    def blocked(self) -> int:
+        """Calls that wait for a revision, a first load or the store, as far as that is known."""
+        ...
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Begin no calls meanwhile; those begun go on."""
+        ...
+
+    def shutdown(self) -> None:
+        """End the threads."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """What carries out calls: what one kind of call does never holds up another.
+
+    Attributes:
+        turn: of all long computations of the process: one goes on at a time, beside short ones.
+        slow: the lane of decisions that take long.
+        decisions: PreFilter, Filter, Score, EvaluatePod, BatchEvaluatePods.
+        executors: of all other calls, by name: ``state`` (ClusterStateService, PlacementService and
+            LeaseService, which wait for the store), ``lists`` (of these what grows with the
+            cluster), ``planner`` (ExplainPod and the calls of PlannerService and InspectorService,
+            which compute for long), ``expander``, ``streams``, ``watches`` (of health), ``other``.
+    """
+
+    turn: Turn
+    slow: SlowLane
+    decisions: CompletionQueue | Executor
+    executors: Mapping[str, Executor]
+
+    def by_name(self) -> Mapping[str, Pool]:
+        """All of them by name."""
+        return {"decisions": self.decisions, **self.executors}
+
+    def gauges(self) -> list[PoolGauges]:
+        """How busy they are."""
+        return [
+            PoolGauges(name, pool.depth, pool.busy, pool.blocked)
+            for name, pool in self.by_name().items()
+        ]
+
+    def arrived(self) -> int:
+        """The number of calls so far."""
+        return sum(pool.arrived for pool in self.by_name().values())
+
+    def shutdown(self) -> None:
+        """End all threads."""
+        for pool in self.by_name().values():
+            pool.shutdown()
+        self.slow.shutdown()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Options of gRPC itself.
+
+    Attributes:
+        max_request_bytes, max_response_bytes: larger ones are refused with RESOURCE_EXHAUSTED.
+        max_connection_age: seconds after which callers connect anew; 0 for never. Streams are cut
+            a little later.
+        reflection: whether the reflection service is served.
+        reuse_port: share the port with other processes that ask for the same.
+        max_calls: calls at once; past it RESOURCE_EXHAUSTED. 0: as many as the pools take. What a
+            CompletionQueueTransport brings is not among them: its queue is bounded.
+        max_connections: open at once.
+        max_calls_per_connection: clients delay the calls beyond it.
+    """
+
+    max_request_bytes: int
+    max_response_bytes: int
+    max_connection_age: float = 0.0
+    reflection: bool = True
+    reuse_port: bool = False
+    max_calls: int = 0
+    max_connections: int = 1024
+    max_calls_per_connection: int = 1024
+
+
+class GrpcServer:
+    """A gRPC server; see :meth:`listen`, :meth:`start` and :meth:`stop`.
+
+    Attributes:
+        pipeline: makes the methods' handlers.
+        health: the health service.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        services: Mapping[str, Mapping[str, tuple[Method, str]]],
+        pools: Pools,
+        options: ServerOptions,
+    ) -> None:
+        """Make a server that does not listen yet.
+
+        Args:
+            pipeline: that all calls pass.
+            services: by full name, the methods by name with the name of their pool.
+            pools: the threads.
+            options: of gRPC.
+        """
+        self.pipeline: Final = pipeline
+        self._pools = pools
+        self._reuse_port = options.reuse_port
+        self.health: Final = Health((*services,))
+        self._broken = False
+        self._server = grpc.server(
+            pools.executors["other"],
+            options=_channel_options(options),
+            maximum_concurrent_rpcs=options.max_calls or None,
+        )
+        self._queue: CompletionQueue | None = None
+        for service, methods in services.items():
+            self._serve(service, methods, pipeline)
+        parts = pipeline.parts
+        sizes = MessageLimits(request=standard_services.LIMIT, setting="")
+        # Nobody is known to health, and nobody counts what it or reflection do.
+        anybody = replace(parts, tracing=None, metrics=None, access=AccessControl(), sizes=sizes)
+        known = replace(parts, tracing=None, metrics=None, sizes=sizes)
+        self._serve(health.SERVICE, self.health.methods(), Pipeline(anybody))
+        standard = Pipeline(known)
+        if options.reflection:
+            described = (*services, health.SERVICE)
+            reflection = reflection_handler(described, standard, pools.executors["streams"])
+            self._server.add_generic_rpc_handlers((reflection,))
+        unknown = UnimplementedHandler(standard, pools.executors["other"])
+        self._server.add_generic_rpc_handlers((unknown,))
+
+    def _serve(
+        self,
+        service: str,
+        methods: Mapping[str, tuple[Method, str]],
+        pipeline: Pipeline,
+    ) -> None:
+        queue = self._pools.decisions
+        queued: list[ServedMethod] = []
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        for name, (method, pool) in methods.items():
+            # What decides or plans for long shares one turn; short decisions go on beside it.
+            plans = pool == "planner"
+            takes_turns = plans or (pool == "decisions" and isinstance(queue, Executor))
+            turn = self._pools.turn if takes_turns else None
+            served = pipeline.method(
+                f"/{service}/{name}", method, pool, turn=turn, shares_turn=plans
+            )
+            if pool == "decisions" and not isinstance(queue, Executor):
+                queued.append(served)
+            else:
+                executor = self._pools.by_name()[pool]
+                assert isinstance(executor, Executor)
+                handlers[name] = thread_handler(served, pipeline, executor)
+        if queued and not isinstance(queue, Executor):
+            queue.register(self._server, queued, pipeline)
+            self._queue = queue
+        if handlers:
+            generic = grpc.method_handlers_generic_handler(service, handlers)
+            self._server.add_generic_rpc_handlers((generic,))
+
+    def listen_on_socket(self, path: str) -> str:
+        """Bind a Unix socket; returns gRPC's target for it."""
+        target = f"unix:{path}"
+        self._server.add_insecure_port(target)
+        return target
+
+    def listen(
+        self, address: Address, credentials: Credentials | None, flag: str = "--listen"
+    ) -> int:
+        """Bind an address; returns the port.
+
+        Args:
+            address: where to listen; port 0 lets the system choose.
+            credentials: None serves plain text.
+            flag: what the address was configured by, for errors.
+
+        Raises:
+            ConfigError: it cannot be bound.
+        """
+        try:
+            _try_to_bind(address, reuse_port=self._reuse_port)
+            if credentials is None:
+                return self._server.add_insecure_port(str(address))
+            return self._server.add_secure_port(str(address), credentials)
+        except (OSError, RuntimeError) as cause:
+            raise ConfigError(
+                f"{flag}: cannot listen on {address}: it is taken, or not an address of this host"
+            ) from cause
+
+    def start(self) -> None:
+        """Accept calls; health reports NOT_SERVING until :meth:`ready`."""
+        self._server.start()
+        if self._queue is not None:
+            self._queue.start(self._on_broken)
+
+    def _on_broken(self) -> None:
+        """Report NOT_SERVING for good: calls of a method are not brought any more."""
+        self._broken = True
+        self.health.set_not_serving()
+
+    def ready(self) -> None:
+        """Report SERVING."""
+        if not self._broken:
+            self.health.set_serving()
+
+    def not_ready(self) -> None:
+        """Report NOT_SERVING for good, and go on taking calls until :meth:`stop`."""
+        self.health.set_not_serving()
+
+    def stop(self, grace: float) -> None:
+        """Refuse new calls, and let running ones end for at most ``grace`` seconds.
+
+        gRPC drops calls that have come in and were not handed to a pool yet. So the pools pause for
+        a moment: clients that wait for responses send nothing new, and what they sent is handed
+        out.
+        """
+        self.health.set_not_serving()
+        self.pipeline.stopping = True
+        with ExitStack() as pausing:
+            for pool in self._pools.by_name().values():
+                pausing.enter_context(pool.paused())
+            self._wait_until_quiet()
+            self._stop_queue()
+            stopped = self._server.stop(grace)
+        # A stream whose client is idle would delay the stop for all of the grace period.
+        self.pipeline.parts.sweeper.stopping = True
+        self.health.close()
+        stopped.wait()
+
+    def cancel(self) -> None:
+        """Cancel running calls, also those that a stop() in another thread waits for."""
+        self._stop_queue()
+        self._server.stop(None)
+
+    def _stop_queue(self) -> None:
+        if self._queue is not None:
+            self._queue.stop()
+
+    def _wait_until_quiet(self) -> None:
+        deadline = time.monotonic() + MAX_QUIET_WAIT
+        arrived = -1
+        while arrived != self._pools.arrived() and time.monotonic() < deadline:
+            arrived = self._pools.arrived()
+            time.sleep(QUIET_PERIOD)
+
+
+def _try_to_bind(address: Address, *, reuse_port: bool) -> None:
+    """Bind an address and release it.
+
+    gRPC would write lines of its own about one that is taken, and where a name has several
+    addresses, of which one is taken, listen on the others.
+
+    Raises:
+        OSError: it is taken, or not an address of this host.
+    """
+    absent: OSError | None = None
+    bound = False
+    for family, kind, protocol, _, place in socket.getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM
+    ):
+        try:
+            with socket.socket(family, kind, protocol) as tried:
+                # Connections of a former process that linger are no reason to refuse.
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, int(reuse_port))
+                if family == socket.AF_INET6:
+                    tried.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                tried.bind(place)
+            bound = True
+        except OSError as error:
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                raise
+            absent = error
+    if absent is not None and not bound:
+        raise absent
+
+
+def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
+    chosen = [
+        ("grpc.max_receive_message_length", options.max_request_bytes),
+        ("grpc.max_send_message_length", options.max_response_bytes),
+        # Requests are decompressed when they are carried out: see limits.py.
+        ("grpc.per_message_decompression", 0),
+        # What a call may send before its message is read: 64 KiB. Core's estimate of the network
+        # would make it 4 MiB for each call of each client, known or not; a message that is read
+        # gets room for all of it at once.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.so_reuseport", int(options.reuse_port)),
+        ("grpc.max_allowed_incoming_connections", options.max_connections),
+        ("grpc.max_concurrent_streams", options.max_calls_per_connection),
+        # Calls that nobody has taken from the core yet: it drops some when they are many, or old.
+        # They are taken, counted and refused here long before.
+        ("grpc.server.max_pending_requests", MAX_UNTAKEN),
+        ("grpc.server.max_pending_requests_hard_limit", MAX_UNTAKEN),
+        ("grpc.server_max_unrequested_time_in_server", MAX_UNTAKEN_SECONDS),
+        # A connection that does not even finish its handshake is closed soon.
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+        # Clients ping idle connections to see whether they still are any; this client's every 10 s.
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]
+    if options.max_connection_age:
+        chosen += [
+            ("grpc.max_connection_age_ms", int(options.max_connection_age * 1000)),
+            ("grpc.max_connection_age_grace_ms", MAX_AGE_GRACE_MS),
+        ]
+    return chosen
+
+
+def credentials(current: Callable[[], Pem], *, ask_clients: bool = True) -> Credentials:
+    """TLS credentials that use the current certificates for each new connection.
+
+    Args:
+        current: what the files hold; whether clients are asked for certificates stays as it is.
+        ask_clients: off asks them for none, whatever the files hold.
+    """
+    used = current()
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal used
+        newest = current()
+        if newest is used:
+            return None
+        used = newest
+        return _configuration(newest, ask_clients)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(used, ask_clients),
+        changed,  # type: ignore[arg-type] # None, for no change, is documented
+        require_client_authentication=ask_clients and bool(used.client_ca),
+    )
+
+
+def _configuration(pem: Pem, ask_clients: bool) -> grpc.ServerCertificateConfiguration:
+    roots = (pem.client_ca or None) if ask_clients else None
+    return grpc.ssl_server_certificate_configuration([(pem.key, pem.cert)], root_certificates=roots)

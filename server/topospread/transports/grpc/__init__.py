@@ -1,1 +1,0 @@
-"""The gRPC API: servicers, call pipeline, authorization, limits, thread pools, statuses."""
