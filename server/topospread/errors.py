@@ -56,11 +56,13 @@ class TopospreadError(Exception):
         reason: for programs, as callers see it.
         metadata: more for programs, by names in lower camel case.
         retry_after: seconds after which trying again may help; None where it does not.
+        http_status: over HTTP, where it is wrong as HTTP; 0: what its code stands for.
     """
 
     reason: ClassVar[str] = "INTERNAL"
     metadata: Mapping[str, str] = _NOTHING
     retry_after: float | None = None
+    http_status: int = 0
 
     def again(self) -> Self:
         """The same, for another to raise: an error keeps the frames of all who have raised it."""

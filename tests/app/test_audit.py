@@ -322,7 +322,7 @@ def test_pages_that_are_refused_have_one_line_each(with_authorization, lines):
         ("HTTP other", "unauthenticated", "UNAUTHENTICATED"),
         ("Extender", "unauthenticated", "UNAUTHENTICATED"),
         ("HTTP /metrics", "ours", "PERMISSION_DENIED"),
-        ("Extender", "ours", "PERMISSION_DENIED"),
+        ("Extender/filter", "ours", "PERMISSION_DENIED"),
     ]
 
 

@@ -11,10 +11,12 @@ from tests.access.callers import AccessFile
 from tests.servers import Peer, evaluate_request, pod, served, threads_end, two_zones
 from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE, until
+from topospread.app.factories import http_pipeline
 from topospread.calls.access import AccessControl
 from topospread.calls.call import Bidirectional, ClientStreaming, ServerStreaming, Unary
 from topospread.calls.memory import MemoryGuard, Sweeper
 from topospread.calls.pipeline import Parts, Pipeline
+from topospread.calls.roles import Permission
 from topospread.calls.sizes import MessageLimits
 from topospread.checkpoints import will_take_long
 from topospread.service.decisions.evaluate import evaluate
@@ -66,6 +68,14 @@ def test_unary_calls_and_streams_pass_the_same_list():
     pipeline = Pipeline(parts(access=AccessControl(anyone, anyone)))
     assert tuple(pipeline.interceptors) == ALL
     assert {pipeline.method("/a.B/C", kind, "state").chain for kind in KINDS} == {ALL}
+
+
+def test_calls_over_http_pass_the_same_list_with_callers_known_before():
+    known_before = ("authentication", "rate", "authorization")
+    anyone: Any = object()
+    pipeline = http_pipeline(parts(access=AccessControl(anyone, anyone)))
+    method = pipeline.method("Extender/filter", KINDS[0], "state", Permission(None), describe=dict)
+    assert method.chain == tuple(name for name in ALL if name not in known_before)
 
 
 def test_interceptors_that_are_switched_off_are_not_in_the_list():

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import resource
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import grpc
 
-from topospread.calls.executor import Executor, current_work
+from topospread.calls.access import AccessControl
+from topospread.calls.executor import Executor
+from topospread.calls.pipeline import Pipeline
 from topospread.calls.slow_lane import THREADS as SLOW_THREADS
 from topospread.calls.slow_lane import SlowLane
 from topospread.checkpoints import Turn
 from topospread.codec.parsing import NODES
-from topospread.errors import ConfigError, QueueFull
+from topospread.errors import ConfigError
 from topospread.http import extender, webhook
 from topospread.http.calls import HttpCalls
 from topospread.replica.replicas import Replicas
@@ -33,14 +34,13 @@ from topospread.telemetry.families import CacheGauges, ClusterGauges
 from topospread_proto.v1.server_service_pb2 import ServerLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from concurrent.futures import Future
+    from collections.abc import Iterator
 
     from topospread.app.credentials import CredentialWatcher
     from topospread.bounded import Budgets
     from topospread.calls.memory import Sweeper
+    from topospread.calls.pipeline import Parts
     from topospread.config.settings import ServerSettings
-    from topospread.http.calls import CallResponse, Submit
     from topospread.replica.replica import Replica
     from topospread.rpc.completion_queue import CompletionQueue
     from topospread.service.decisions.engine import Engine
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from topospread.store.api import Store
     from topospread.store.urls import StoreURL
     from topospread.telemetry.metrics import Metrics
-    from topospread.telemetry.tracing import Tracing
 
 
 LOG: Final = logging.getLogger(__name__)
@@ -295,7 +294,7 @@ def make_extender(
     engine: Engine,
     placement: PlacementCoordinator,
     unschedulable: UnschedulablePods | None,
-    tracing: Tracing,
+    parts: Parts,
     metrics: Metrics,
     pools: Pools,
 ) -> HttpCalls | None:
@@ -306,8 +305,8 @@ def make_extender(
         engine: judges pods.
         placement: holds places.
         unschedulable: remembers pods that Filter refuses.
-        tracing: traces calls.
-        metrics: counts calls and results.
+        parts: of the pipeline that calls pass.
+        metrics: counts results.
         pools: threads that carry out calls.
     """
     if settings.extender == "off":
@@ -316,20 +315,15 @@ def make_extender(
         engine,
         placement,
         metrics,
-        extender.Executors(
-            decide=_submit(pools.executors["extender"], metrics),
-            wait=_submit(pools.executors["state"], metrics),
-            turn=pools.turn,
-        ),
+        extender.Executors(pools.executors["extender"], pools.executors["state"], pools.turn),
         lifetime=round(settings.extender_reservation_ttl * 1000),
         unschedulable=unschedulable,
         places=settings.extender == "place",
     )
     return HttpCalls(
         service.method,
-        extender.LABELS,
-        tracing,
-        metrics,
+        extender.OTHER,
+        http_pipeline(parts),
         max_body_bytes=settings.http_max_body_bytes,
         bodies=extender.BODIES,
     )
@@ -339,8 +333,7 @@ def make_webhook(
     settings: ServerSettings,
     *,
     engine: Engine,
-    tracing: Tracing,
-    metrics: Metrics,
+    parts: Parts,
     pools: Pools,
 ) -> HttpCalls | None:
     """The validating webhook's calls; None when that is off.
@@ -356,34 +349,19 @@ def make_webhook(
             f"--webhook-refuse: there is no code {unknown[0]!r}: write error, or codes of "
             "docs/lint.md"
         )
-    submit = _submit(pools.executors["planner"], metrics)
-    refused = frozenset(settings.webhook_refuse)
+    planner, refused = pools.executors["planner"], frozenset(settings.webhook_refuse)
     return HttpCalls(
-        webhook.Webhook(engine, submit, pools.turn, refused).method,
-        [webhook.LABEL],
-        tracing,
-        metrics,
+        webhook.Webhook(engine, planner, pools.turn, refused).method,
+        webhook.LABEL,
+        http_pipeline(parts),
         max_body_bytes=min(settings.http_max_body_bytes, webhook.MAX_BYTES),
         bodies=webhook.BODIES,
     )
 
 
-def _submit(executor: Executor, metrics: Metrics) -> Submit:
-    """The gRPC server's executor does HTTP's work as well, so that one bound holds for both."""
-    queue_wait = metrics.queue_wait(executor.name)
-
-    def submit(work: Callable[[], CallResponse], /) -> Future[CallResponse]:
-        def done() -> CallResponse:
-            own = current_work()
-            if own is None or own.executor is None:
-                metrics.rejection(executor.name)
-                raise QueueFull.of(executor.name)
-            queue_wait.observe(time.perf_counter() - own.arrived)
-            return work()
-
-        return executor.submit(done)
-
-    return submit
+def http_pipeline(parts: Parts) -> Pipeline:
+    """The pipeline of calls over HTTP, whose callers are known and counted for all pages."""
+    return Pipeline(replace(parts, access=AccessControl(denials=parts.access.denials)))
 
 
 def within_open_files(

@@ -363,16 +363,12 @@ class Server:
             engine=self._engine,
             placement=self._placement,
             unschedulable=self._unschedulable,
-            tracing=self._tracing,
+            parts=self._parts,
             metrics=self.metrics,
             pools=self.pools,
         )
         webhook = make_webhook(
-            self.settings,
-            engine=self._engine,
-            tracing=self._tracing,
-            metrics=self.metrics,
-            pools=self.pools,
+            self.settings, engine=self._engine, parts=self._parts, pools=self.pools
         )
         served = {EXTENDER: extender, WEBHOOK: webhook}
         servers = make_http_servers(

@@ -118,11 +118,12 @@ class Context(Protocol):
         """The names in the caller's verified certificate."""
         ...
 
-    def receive(self) -> bytes | None:
-        """The next message as it came, which may be waited for; None: there is none.
+    def receive(self, limit: SizeLimit) -> bytes | None:
+        """The next message, unpacked, which may be waited for; None: there is none.
 
         Raises:
             CallerGone, DeadlineExceeded: the call has ended.
+            TooLarge, InvalidRequest: it is larger than the limit, or packed and broken.
         """
         ...
 
@@ -318,7 +319,7 @@ class ServedMethod:
     """A method as the pipeline knows it.
 
     Args:
-        path: gRPC's name of it, with the service's full name; or another name of its spans.
+        path: gRPC's name of it, with the service's full name; or another one.
         method: what it does.
         executor: whose threads carry it out, by name.
         permission: that callers need.
@@ -326,6 +327,7 @@ class ServedMethod:
         turn: held while it computes.
         shares_turn: the turn is given up now and then.
         describe: its fields in the audit log from request and answer; None: it has no line there.
+        span: the name of its spans; empty: its path.
 
     Attributes:
         name: without its service.
@@ -354,9 +356,11 @@ class ServedMethod:
         turn: Turns | None = None,
         shares_turn: bool = False,
         describe: Describe | None = None,
+        span: str = "",
     ) -> None:
         service, _, self.name = path.lstrip("/").partition("/")
         self.path: Final = path
+        self.span: Final = span or path
         self.label: Final = f"{service.rsplit('.')[-1]}/{self.name}".rstrip("/")
         self.served: Final = method
         self.executor: Final = executor

@@ -33,7 +33,6 @@ from topospread.calls.call import (
 )
 from topospread.calls.memory import MAX_PENDING, MemoryGuard, Sweeper
 from topospread.calls.roles import Permission, permission_of
-from topospread.calls.sizes import FIRST_PACKED, MessageLimits, decompressed
 from topospread.checkpoints import Preempted
 from topospread.codec.fields import SMALL_VARINTS, varint
 from topospread.errors import (
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
 
     from topospread.calls.access import AccessControl
     from topospread.calls.call import Response
+    from topospread.calls.sizes import MessageLimits
     from topospread.telemetry.accumulators import Histogram
     from topospread.telemetry.metrics import CallMeter, Metrics
     from topospread.telemetry.tracing import CallSpan, Tracing
@@ -144,8 +144,7 @@ class Pipeline:
             executor,
             permission or permission_of(service, name),
             self.parts.sizes.of(name),
-            describe=AUDITED.get(service, {}).get(name),
-            **options,
+            **{"describe": AUDITED.get(service, {}).get(name), **options},
         )
         # Where nothing is denied, only what changes something has a line in the audit log.
         spared = () if self.guarded or made.describe else ("audit",)
@@ -259,7 +258,7 @@ def trace(tracing: Tracing) -> Interceptor:
     """Put a span around the call."""
 
     def traced(call: Call, proceed: Proceed) -> Payload:
-        call.span = tracing.start(call.method.path, call.context.metadata(), call.arrived)
+        call.span = tracing.start(call.method.span, call.context.metadata(), call.arrived)
         call.ends.append(_end_span)
         return proceed(call)
 
@@ -326,13 +325,12 @@ def sizes(limits: MessageLimits) -> Interceptor:
             raise call.refused
         call.began = time.perf_counter()
         if not call.method.reads:
-            raw = call.context.receive()
+            raw = call.context.receive(call.method.limit)
             if raw is None:
                 if call.context.is_active():
                     raise InvalidRequest("the call has no request message")
                 raise call_ended(call.context)
-            packed = raw[:1] in FIRST_PACKED or len(raw) > call.method.limit.max_bytes
-            call.raw = decompressed(raw, call.method.limit) if packed else raw
+            call.raw = raw
         payload = proceed(call)
         return checked(payload) if isinstance(payload, bytes) else map(checked, payload)
 
@@ -490,8 +488,7 @@ def _requests(call: Call, kind: type[Any]) -> Iterator[Any]:
     cut can look the same. A method for which that matters asks for a last message.
     """
     first = True
-    while (raw := call.context.receive()) is not None:
-        message = decompressed(raw, call.method.limit)
+    while (message := call.context.receive(call.method.limit)) is not None:
         if first:
             call.raw, first = message, False
             call.authorize(call)

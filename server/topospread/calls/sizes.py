@@ -79,7 +79,7 @@ def decompressed(raw: bytes, limit: SizeLimit) -> bytes:
         TooLarge: it has more bytes than the limit.
         InvalidRequest: it is compressed and broken.
     """
-    if _is_compressed(raw):
+    if raw[:1] in FIRST_PACKED and _is_compressed(raw):
         raw = _inflated(raw, limit)
     if len(raw) > limit.max_bytes:
         raise too_large(limit)

@@ -31,7 +31,7 @@ from topospread.errors import (
     TopospreadError,
     Unauthenticated,
 )
-from topospread.http.responses import TOO_LARGE, HttpError, body_too_large, error_response
+from topospread.http.responses import TOO_LARGE, body_too_large, error_response, with_status
 from topospread.http.server import NAMES
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ OPEN: Final = frozenset({"/livez", "/readyz"})
 READ_EVERYWHERE: Final = frozenset({"/", "/metrics"})
 
 CALLER: Final = "topospread_caller"
-LOG_DENIAL: Final = "topospread_refused"
-"""Keys of a request's state; the second writes a denial to the audit log."""
+"""The key of a request's state that has its caller."""
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>topospread</title></head>
@@ -132,7 +131,7 @@ def _http_exception(limit: int, _: Request, cause: Exception) -> Response:
     error: TopospreadError = MethodNotServed("there is no such page")
     if cause.status_code == TOO_LARGE:
         error = body_too_large(limit)
-    return error_response(HttpError(cause.status_code, error), cause.headers)
+    return error_response(with_status(cause.status_code, error), cause.headers)
 
 
 def _server_error(_: Request, cause: Exception) -> Response:
@@ -188,7 +187,7 @@ class Access:
         caller: Caller | None = None
         try:
             caller = self._caller(request)
-            state[CALLER], state[LOG_DENIAL] = caller, partial(log, caller, address)
+            state[CALLER] = caller
             if self._rate_limiter is not None and path not in self._open:
                 self._rate_limiter.take(caller.credential or address)
             if path in READ_EVERYWHERE:
@@ -213,7 +212,7 @@ class Access:
         )
 
 
-_NO_PAGE: Final = error_response(HttpError(404, MethodNotServed("there is no such page")))
+_NO_PAGE: Final = error_response(with_status(404, MethodNotServed("there is no such page")))
 
 
 def caller_of(request: Request) -> Caller | None:
@@ -238,12 +237,7 @@ def require_role(request: Request, role: Role, cluster: str) -> None:
     caller = caller_of(request)
     if caller is None:
         raise Unauthenticated
-    try:
-        caller.check(role, cluster)
-    except PermissionDenied as refused:
-        log: Callable[[TopospreadError], None] = getattr(request.state, LOG_DENIAL)
-        log(refused)
-        raise
+    caller.check(role, cluster)
 
 
 def _label(path: str) -> str:

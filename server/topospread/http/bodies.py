@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import CallerGone, InvalidRequest, QueueFull
-from topospread.http.responses import GZIP, HttpError, body_too_large
+from topospread.http.responses import GZIP, body_too_large, with_status
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -78,7 +78,7 @@ class Bodies:
         """A body without its Content-Encoding.
 
         Raises:
-            HttpError: another encoding than gzip, or no gzip.
+            InvalidRequest: another encoding than gzip, or no gzip.
             TooLarge: too much comes out of it.
         """
         encoding = encoding.strip().lower()
@@ -87,16 +87,16 @@ class Bodies:
         if encoding not in GZIP:
             shown = encoding[:40].decode("ascii", "replace")
             text = f"Content-Encoding {shown!r} is unknown: send gzip, or none"
-            raise HttpError(415, InvalidRequest(text))
+            raise with_status(415, InvalidRequest(text))
         unpacker = zlib.decompressobj(_GZIP_WINDOW)
         try:
             plain = unpacker.decompress(body, self._limit + 1)
         except zlib.error as cause:
             text = "the body is no gzip, as its Content-Encoding says"
-            raise HttpError(400, InvalidRequest(text)) from cause
+            raise with_status(400, InvalidRequest(text)) from cause
         if len(plain) > self._limit:
             raise body_too_large(self._limit)
         if not unpacker.eof or unpacker.unused_data:
             text = "the gzip body is incomplete, or something follows its end"
-            raise HttpError(400, InvalidRequest(text))
+            raise with_status(400, InvalidRequest(text))
         return plain

@@ -1,35 +1,39 @@
-"""One way for all calls over HTTP: caller, body, thread, span, status, metrics and audit log."""
+"""Calls over HTTP: the endpoint that reads them and has them pass the pipeline of all calls."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
 from threading import Event
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from starlette.responses import Response
 
-from topospread.access.audit import audit
+from topospread.access.callers import ANONYMOUS
+from topospread.access.certificates import NO_NAMES, CertificateNames
+from topospread.calls.call import Call, UnaryBytes
+from topospread.calls.executor import current_work
+from topospread.calls.roles import Permission
 from topospread.checkpoints import Preempted
-from topospread.errors import CallerGone, MethodNotServed
+from topospread.errors import CallerGone, MethodNotServed, QueueFull, TopospreadError
 from topospread.http.app import address_of, caller_of, require_role
 from topospread.http.bodies import Bodies
-from topospread.http.responses import TOO_LARGE, HttpError, HttpFailure, compressed, failure_of
+from topospread.http.responses import TOO_LARGE, HttpFailure, compressed, failure_of, with_status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from concurrent.futures import Future
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.types import Receive
 
     from topospread.access.callers import Role
-    from topospread.telemetry.metrics import Metrics
-    from topospread.telemetry.tracing import CallSpan, Tracing
+    from topospread.calls.call import Metadata, ServedMethod
+    from topospread.calls.executor import Executor
+    from topospread.calls.pipeline import Pipeline
+    from topospread.calls.sizes import SizeLimit
+    from topospread.checkpoints import Turns
+    from topospread.telemetry.tracing import CallSpan
 
 _OK: Final = 200
 _NOT_POST: Final = 405
@@ -38,24 +42,21 @@ _GONE: Final = 499
 _FOR_TRACING: Final = (b"traceparent", b"tracestate")
 
 
-class CallResponse(NamedTuple):
-    """A response.
+class Lane(NamedTuple):
+    """Where a call is carried out.
 
     Attributes:
-        code: gRPC's name for how the call ended, which metrics count by.
-        headers: beside those that follow from status and body.
-        fields: what the audit log has of the call.
+        executor: whose threads do it.
+        turn: held while it computes; None: it mostly waits.
+        shares: the turn is given up now and then.
+        brief: it may be tried on the thread of all connections before; there it is preempted when
+            it takes long.
     """
 
-    status: int
-    body: bytes
-    code: str
-    headers: dict[str, str]
-    fields: Mapping[str, object]
-
-
-Submit = Callable[[Callable[[], CallResponse]], "Future[CallResponse]"]
-"""Submits work to a thread pool; the future fails with LimitExceeded where its queue is full."""
+    executor: Executor
+    turn: Turns | None = None
+    shares: bool = False
+    brief: bool = False
 
 
 class HttpMethod(NamedTuple):
@@ -68,9 +69,8 @@ class HttpMethod(NamedTuple):
         cluster: that it is about.
         role: that its caller needs there.
         timeout: seconds for an answer.
-        serve: carries out a call.
-        lane: from the bytes of a body to who has a thread for the call, and whether it may be tried
-            on the thread of all connections before; there Preempted ends what takes long.
+        serve: carries out a call, whose `raw` is the body.
+        lane: from the bytes of a body to where the call is carried out.
         failed: status and body for an error.
         compressed: answers are, for callers that accept it.
         audited: calls have a line in the audit log.
@@ -82,8 +82,8 @@ class HttpMethod(NamedTuple):
     cluster: str
     role: Role
     timeout: float
-    serve: Callable[[HttpCall], bytes]
-    lane: Callable[[int], tuple[Submit, bool]]
+    serve: Callable[[Call], bytes]
+    lane: Callable[[int], Lane]
     failed: Callable[[HttpFailure, Exception], tuple[int, bytes]] = lambda failure, _: (
         failure.status,
         failure.body,
@@ -92,41 +92,88 @@ class HttpMethod(NamedTuple):
     audited: bool = False
 
 
-@dataclass(slots=True)
-class HttpCall:
-    """A call whose body was read.
+class HttpContext:
+    """The :class:`~topospread.calls.call.Context` of a request.
+
+    Args:
+        request: of HTTP.
+        bodies: unpack its body.
 
     Attributes:
-        raw: the body as it came.
-        headers: of the request.
+        method: that is called; None: there is none.
+        body: as it came.
         deadline: on the monotonic clock.
-        span: of the call.
-        bodies: unpack the body.
         gone: set when the caller has closed its connection.
-        brief: it is tried where nothing may take long.
-        fields: filled with what the audit log has of the call.
+        status: of the response, once it is known that the call failed.
     """
 
-    raw: bytes
-    headers: Mapping[bytes, bytes]
-    deadline: float
-    span: CallSpan
-    bodies: Bodies
-    gone: Event
-    brief: bool
-    fields: dict[str, object] = field(default_factory=dict)
+    def __init__(self, request: Request, bodies: Bodies) -> None:
+        self.headers: Mapping[bytes, bytes] = dict(request.scope["headers"])
+        self.method: HttpMethod | None = None
+        self.body = b""
+        self.deadline = math.inf
+        self.gone = Event()
+        self._address = address_of(request)
+        self._bodies = bodies
 
-    def body(self) -> bytes:
+    def is_active(self) -> bool:
+        """Whether the caller still waits."""
+        return not self.gone.is_set()
+
+    def time_remaining(self) -> float:
+        """Seconds until the deadline; some are left always: a call that came late is tried."""
+        return max(0.001, self.deadline - time.monotonic())
+
+    def end(self, error: TopospreadError) -> None:
+        """Do nothing: the HTTP server has bounds of its own for connections that do not read."""
+
+    def add_callback(self, callback: Callable[[], None], /) -> bool:
+        """Say that the call is over: its response is the HTTP server's from then on."""
+        return False
+
+    def metadata(self) -> Sequence[tuple[str, str | bytes]]:
+        """The headers that say whose span the call's is a child of."""
+        return [
+            (name.decode(), self.headers[name].decode("ascii", "replace"))
+            for name in _FOR_TRACING
+            if name in self.headers
+        ]
+
+    def peer(self) -> str:
+        """The caller's address, as gRPC writes it."""
+        return f"http:{self._address}:0"
+
+    def names(self) -> CertificateNames:
+        """None: callers are known by the time that there is a call."""
+        return NO_NAMES
+
+    def receive(self, limit: SizeLimit) -> bytes:
         """The body, unpacked.
 
         Raises:
-            HttpError, TooLarge: it cannot be.
+            InvalidRequest, TooLarge: it cannot be.
         """
-        return self.bodies.unpacked(self.raw, self.headers.get(b"content-encoding", b""))
+        return self._bodies.unpacked(self.body, self.headers.get(b"content-encoding", b""))
 
-    def active(self) -> bool:
-        """Whether the caller still waits."""
-        return not self.gone.is_set()
+    def send_headers(self, headers: Metadata) -> None:
+        """No call with one answer sends any."""
+        raise NotImplementedError
+
+    def end_span(self, span: CallSpan, error: Exception | None) -> None:
+        """End the call's span with the status of HTTP."""
+        gone = isinstance(error, CallerGone)
+        span.end_http(_OK if error is None else _GONE if gone else failure_of(error).status, error)
+
+
+def _serve(_: bytes, call: Call) -> bytes:
+    context = cast("HttpContext", call.context)
+    assert context.method is not None, "what names no method is refused"
+    call.span.set("topospread.cluster", context.method.cluster)
+    return context.method.serve(call)
+
+
+def _no_fields(*_: object) -> dict[str, object]:
+    return {}
 
 
 class HttpCalls:
@@ -134,9 +181,8 @@ class HttpCalls:
 
     Args:
         method: from a path and a query to what they ask for; raises where there is nothing.
-        labels: of all methods; the first one also counts requests for none of them.
-        tracing: starts spans.
-        metrics: counts calls.
+        other: the label of requests for none of them.
+        pipeline: that all calls pass; callers are known before.
         max_body_bytes: of a request, compressed or not.
         bodies: how many of the largest fit into memory for all requests in flight.
     """
@@ -144,131 +190,126 @@ class HttpCalls:
     def __init__(
         self,
         method: Callable[[str, bytes], HttpMethod],
-        labels: Iterable[str],
-        tracing: Tracing,
-        metrics: Metrics,
+        other: str,
+        pipeline: Pipeline,
         *,
         max_body_bytes: int,
         bodies: int,
     ) -> None:
         self._method = method
-        self._meters = {label: metrics.call(label) for label in labels}
-        self._tracing = tracing
+        self._other = other
+        self._pipeline = pipeline
         self._bodies = Bodies(max_body_bytes, bodies)
+        self._served: dict[tuple[str, str], ServedMethod] = {}
 
     async def __call__(self, request: Request) -> Response:
         """Answer one request."""
         started = time.perf_counter()
-        meter = next(iter(self._meters.values()))
-        method: HttpMethod | None = None
+        context = HttpContext(request, self._bodies)
         try:
-            method = self._method(request.scope["path"], request.scope["query_string"])
-            meter = self._meters[method.label]
+            method = context.method = self._method(
+                request.scope["path"], request.scope["query_string"]
+            )
             require_role(request, method.role, method.cluster)
-            response = await self._respond(method, request)
-        except CallerGone:
-            meter.done("CANCELLED", time.perf_counter() - started)
-            return Response(status_code=_GONE)
-        except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
-            response = _failed(method, error, {})
-        meter.done(response.code, time.perf_counter() - started)
-        # Denied calls are logged by the application.
-        if method is not None and method.audited and response.code != "PERMISSION_DENIED":
-            _audit(method, response, request)
-        return _sent(response)
+            if request.scope["method"] != "POST":
+                text = f"{method.name} is called with POST"
+                raise with_status(_NOT_POST, MethodNotServed(text))
+            return await self._respond(context, method, request, started)
+        except TopospreadError as error:
+            return self._sent(self._refused(context, request, started, error), b"")
 
-    async def _respond(self, method: HttpMethod, request: Request) -> CallResponse:
-        if request.scope["method"] != "POST":
-            text = f"{method.name} is called with POST"
-            raise HttpError(_NOT_POST, MethodNotServed(text))
-        headers, receive = dict(request.scope["headers"]), request.receive
-        deadline = time.monotonic() + method.timeout
-        async with self._bodies.read(receive, headers.get(b"content-length", b"")) as body:
-            gone = Event()
-
-            def carry_out(*, brief: bool = False) -> CallResponse:
-                span = self._tracing.start(method.span, _trace_headers(headers))
-                call = HttpCall(body, headers, deadline, span, self._bodies, gone, brief)
-                return _carried_out(method, call)
-
-            submit, may_be_brief = method.lane(len(body))
-            if may_be_brief:
+    async def _respond(
+        self, context: HttpContext, method: HttpMethod, request: Request, started: float
+    ) -> Response:
+        receive = request.receive
+        context.deadline = time.monotonic() + method.timeout
+        length = context.headers.get(b"content-length", b"")
+        async with self._bodies.read(receive, length) as context.body:
+            lane = method.lane(len(context.body))
+            call = self._call(context, request, started, lane)
+            if lane.brief:
                 # A decision takes less time than its way to another thread and back. This thread
                 # has other connections to mind, so that one that takes longer begins again there.
-                with suppress(Preempted):
-                    return carry_out(brief=True)
-            watching = asyncio.create_task(_await_disconnect(receive, gone))
+                call.brief = True
+                try:
+                    return self._sent(call, self._pipeline.respond(call))
+                except Preempted:
+                    call.brief = False
+            watching = asyncio.create_task(_await_disconnect(receive, context.gone))
             try:
-                return await asyncio.wrap_future(submit(carry_out))
+                done = lane.executor.submit(self._carry_out, call)
+                return self._sent(call, await asyncio.wrap_future(done))
             finally:
                 watching.cancel()
 
+    def _carry_out(self, call: Call) -> bytes:
+        """Answer a call on an executor's thread, or refuse it on the one that submits it."""
+        work = current_work()
+        if work is None or work.executor is None:
+            call.refused = QueueFull.of(call.method.executor)
+        return self._pipeline.respond(call)
 
-def _carried_out(method: HttpMethod, call: HttpCall) -> CallResponse:
-    """Carry out a call in its span, on whichever thread does the work."""
-    span = call.span
-    span.set("topospread.cluster", method.cluster)
-    headers = {"traceparent": span.traceparent}
-    try:
-        body = method.serve(call)
-    except CallerGone as gone:
-        span.end_http(_GONE, gone)
-        raise
-    except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
-        return _failed(method, error, headers, call)
-    span.end_http(_OK)
-    if method.compressed:
-        body, is_compressed = compressed(body, call.headers.get(b"accept-encoding", b""))
-        if is_compressed:
-            headers["content-encoding"] = "gzip"
-    return CallResponse(_OK, body, "OK", headers, call.fields)
+    def _call(
+        self, context: HttpContext, request: Request, started: float, lane: Lane | None = None
+    ) -> Call:
+        method = context.method
+        label = self._other if method is None else method.label
+        executor = "" if lane is None else lane.executor.name
+        served = self._served.get((label, executor))
+        if served is None:
+            served = self._served[label, executor] = self._pipeline.method(
+                label,
+                UnaryBytes(_serve),
+                executor or "extender",
+                Permission(None),
+                describe=_no_fields,
+                span=label if method is None else method.span,
+                shares_turn=lane is not None and lane.shares,
+            )
+        call = Call(served, context, started)
+        call.caller = caller_of(request) or ANONYMOUS
+        call.turn = None if lane is None else lane.turn
+        if method is not None and method.audited:
+            call.fields = {"cluster": method.cluster}
+        return call
 
+    def _refused(
+        self, context: HttpContext, request: Request, started: float, error: TopospreadError
+    ) -> Call:
+        """A call that is not carried out."""
+        call = self._call(context, request, started)
+        call.refused = error
+        self._pipeline.respond(call)
+        return call
 
-def _failed(
-    method: HttpMethod | None,
-    error: Exception,
-    headers: dict[str, str],
-    call: HttpCall | None = None,
-) -> CallResponse:
-    failure = failure_of(error, "" if call is None else call.span.traceparent)
-    if call is not None:
-        call.span.end_http(failure.status, error)
-    status, body = failure.status, failure.body
-    if method is not None:
-        status, body = method.failed(failure, error)
-    if failure.retry_after is not None and status != _OK:
-        headers["retry-after"] = str(math.ceil(failure.retry_after))
-    return CallResponse(status, body, failure.code, headers, {} if call is None else call.fields)
-
-
-def _sent(response: CallResponse) -> Response:
-    status, headers = response.status, response.headers
-    headers["content-type"] = "application/json"
-    if status == _NOT_POST:
-        headers["allow"] = "POST"
-    if status in (TOO_LARGE, _FULL):
-        # What was not read of the body would be taken for the next request.
-        headers["connection"] = "close"
-    return Response(response.body, status, headers)
+    def _sent(self, call: Call, body: bytes) -> Response:
+        """The response to a call that is over."""
+        context = cast("HttpContext", call.context)
+        method, error, traceparent = context.method, call.take_error(), call.span.traceparent
+        headers = {"content-type": "application/json", "traceparent": traceparent}
+        if error is None:
+            if method is not None and method.compressed:
+                body, packed = compressed(body, context.headers.get(b"accept-encoding", b""))
+                if packed:
+                    headers["content-encoding"] = "gzip"
+            return Response(body, _OK, headers)
+        if isinstance(error, CallerGone):
+            return Response(status_code=_GONE)
+        failure = failure_of(error, traceparent)
+        status, body = failure.status, failure.body
+        if method is not None:
+            status, body = method.failed(failure, error)
+        if failure.retry_after is not None and status != _OK:
+            headers["retry-after"] = str(math.ceil(failure.retry_after))
+        if status == _NOT_POST:
+            headers["allow"] = "POST"
+        if status in (TOO_LARGE, _FULL):
+            # What was not read of the body would be taken for the next request.
+            headers["connection"] = "close"
+        return Response(body, status, headers)
 
 
 async def _await_disconnect(receive: Receive, gone: Event) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     gone.set()
-
-
-def _trace_headers(headers: Mapping[bytes, bytes]) -> list[tuple[str, str]]:
-    """The headers of a request that say whose span the call's is a child of."""
-    return [
-        (name.decode(), headers[name].decode("ascii", "replace"))
-        for name in _FOR_TRACING
-        if name in headers
-    ]
-
-
-def _audit(method: HttpMethod, response: CallResponse, request: Request) -> None:
-    fields = {"cluster": method.cluster, **response.fields}
-    if traceparent := response.headers.get("traceparent"):
-        fields["trace_id"] = traceparent.split("-")[1]
-    audit(method.label, caller_of(request), address_of(request), response.code, fields)

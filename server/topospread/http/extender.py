@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from topospread.access.callers import Role
-from topospread.checkpoints import Computation, Turns, checkpoint
+from topospread.checkpoints import checkpoint
 from topospread.errors import (
     InvalidPod,
     InvalidRequest,
@@ -29,8 +29,8 @@ from topospread.errors import (
     Unauthenticated,
 )
 from topospread.http import extender_json as messages
-from topospread.http.calls import HttpCall, HttpMethod, Submit
-from topospread.http.responses import HttpError, HttpFailure
+from topospread.http.calls import HttpMethod, Lane
+from topospread.http.responses import HttpFailure, with_status
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
 from topospread.service.extender.extend import (
@@ -46,6 +46,9 @@ from topospread.spread.verdicts import Code
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from topospread.calls.call import Call
+    from topospread.calls.executor import Executor
+    from topospread.checkpoints import Turns
     from topospread.codec.json_pods import JsonPod
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.pods import ShapedPod
@@ -74,7 +77,7 @@ LARGE: Final = 1 << 18
 BODIES: Final = 2
 """How many of the largest bodies fit into memory for all requests in flight."""
 
-_STATUSES: Final = (HttpError, MethodNotServed, TooLarge, Unauthenticated, PermissionDenied)
+_STATUSES: Final = (MethodNotServed, TooLarge, Unauthenticated, PermissionDenied)
 """Errors that have a status of their own, whatever the verb."""
 
 PLACED_BY: Final = "Extender/filter"
@@ -91,8 +94,8 @@ class Verb(Enum):
     PREEMPT = "preempt"
 
 
-LABELS: Final = ("Extender/other", *(f"Extender/{verb.value}" for verb in Verb))
-"""Names of calls in metrics; the first one is of requests that name no verb."""
+OTHER: Final = "Extender/other"
+"""The name, in metrics, of requests that name no verb."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def parse_target(path: str, query: bytes, places: bool) -> ExtenderTarget:
 
     Raises:
         MethodNotServed: there is no such call.
-        HttpError: its query cannot be read.
+        InvalidRequest: its query cannot be read.
     """
     parts = path.removeprefix(ROOT).split("/") if path.startswith(ROOT) else []
     if len(parts) not in (1, 2) or not parts[-1]:
@@ -121,7 +124,7 @@ def parse_target(path: str, query: bytes, places: bool) -> ExtenderTarget:
     parameters = _parameters(query)
     mode = parameters.get("mode", "")
     if mode not in ("", "filter", PLACE):
-        raise HttpError(
+        raise with_status(
             400, InvalidRequest.at("mode", f"must be filter or {PLACE}, not {mode[:40]!r}")
         )
     cluster = _cluster(parts[0] if len(parts) == 2 else "", parameters.get("cluster", ""))
@@ -142,14 +145,14 @@ def _parameters(query: bytes) -> dict[str, str]:
     if unknown := parameters.keys() - {"cluster", "mode"}:
         name = min(unknown)[:40]
         text = "unknown parameter: there are cluster and mode"
-        raise HttpError(400, InvalidRequest.at(name, text, "Forbidden"))
+        raise with_status(400, InvalidRequest.at(name, text, "Forbidden"))
     return parameters
 
 
 def _cluster(in_path: str, in_query: str) -> str:
     if in_path and in_query and in_path != in_query:
         text = f"the path names cluster {in_path[:253]!r}, and the query {in_query[:253]!r}"
-        raise HttpError(400, InvalidRequest.at("cluster", text))
+        raise with_status(400, InvalidRequest.at("cluster", text))
     return in_path or in_query or DEFAULT_CLUSTER
 
 
@@ -162,8 +165,8 @@ class Executors(NamedTuple):
         turn: held by decisions while they compute.
     """
 
-    decide: Submit
-    wait: Submit
+    decide: Executor
+    wait: Executor
     turn: Turns
 
 
@@ -221,21 +224,16 @@ class Extender:
             audited=target.places,
         )
 
-    def _lane(self, target: ExtenderTarget, size: int) -> tuple[Submit, bool]:
-        if _waits(target, size):
-            return self._executors.wait, False
+    def _lane(self, target: ExtenderTarget, size: int) -> Lane:
+        if size > LARGE or target.places or target.verb is Verb.PREEMPT:
+            return Lane(self._executors.wait)
         replica = self._engine.replicas.get(target.cluster)
         is_loaded = replica is not None and replica.view is not None and not replica.gone
-        return self._executors.decide, is_loaded
+        return Lane(self._executors.decide, self._executors.turn, brief=is_loaded)
 
-    def _serve(self, target: ExtenderTarget, call: HttpCall) -> bytes:
-        turn = None if _waits(target, len(call.raw)) else self._executors.turn
-        with Computation(call.deadline, call.active, brief=call.brief, turn=turn):
-            checkpoint()  # it may have waited in a queue
-            return self._answer(target, call)
-
-    def _answer(self, target: ExtenderTarget, call: HttpCall) -> bytes:
-        body = call.body()
+    def _serve(self, target: ExtenderTarget, call: Call) -> bytes:
+        checkpoint()  # it may have waited in a queue
+        body = call.raw
         try:
             if target.verb is Verb.PREEMPT:
                 return self._preempt(_parsed(messages.read_preemption, body), target, call)
@@ -246,7 +244,7 @@ class Extender:
         except InvalidPod as wrong:
             raise wrong.under("Pod") from wrong
 
-    def _filter(self, args: messages.ExtenderArgs, target: ExtenderTarget, call: HttpCall) -> bytes:
+    def _filter(self, args: messages.ExtenderArgs, target: ExtenderTarget, call: Call) -> bytes:
         cluster = target.cluster
         if target.places:
             judged, pod = self._placed(args, cluster, call)
@@ -297,12 +295,13 @@ class Extender:
             unschedulable.refused(pod, args.names, args.pod.size)
 
     def _placed(
-        self, args: messages.ExtenderArgs, cluster: str, call: HttpCall
+        self, args: messages.ExtenderArgs, cluster: str, call: Call
     ) -> tuple[CandidateVerdicts, ShapedPod]:
         decision = DecisionRequest(deadline=call.deadline, cluster=cluster)
         pod = args.pod.message()
+        fields = call.fields = dict(call.fields)
         encoded, meta = pod.SerializeToString(), pod.metadata
-        call.fields["pod"] = f"{meta.namespace or DEFAULT_NAMESPACE}/{meta.name}"
+        fields["pod"] = f"{meta.namespace or DEFAULT_NAMESPACE}/{meta.name}"
         request = self._placement.new_request(decision, encoded, self._lifetime)
         with self._conflicts_counted(request):
             judged = place_candidate(
@@ -311,10 +310,10 @@ class Extender:
         if (held := judged.held) is not None:
             result: Placed = "bound" if held.already_bound else "held" if held.node else "refused"
             self._metrics.placement(PLACED_BY, result)
-            call.fields["revision"] = held.token
-            call.fields["node"] = held.node
-            call.fields["verdict"] = held.status.code.label
-            call.fields["already_bound"] = held.already_bound
+            fields["revision"] = held.token
+            fields["node"] = held.node
+            fields["verdict"] = held.status.code.label
+            fields["already_bound"] = held.already_bound
         return judged, request.pod
 
     @contextmanager
@@ -326,9 +325,7 @@ class Extender:
             for _ in range(request.conflicts):
                 self._metrics.placement_conflict(PLACED_BY)
 
-    def _prioritize(
-        self, args: messages.ExtenderArgs, target: ExtenderTarget, call: HttpCall
-    ) -> bytes:
+    def _prioritize(self, args: messages.ExtenderArgs, target: ExtenderTarget, call: Call) -> bytes:
         request = self._request(args.pod, target, call)
         scores = prioritize(self._engine, request, args.names, args.describe)
         if call.span.recording:
@@ -336,9 +333,7 @@ class Extender:
             call.span.stage("score", scores.seconds)
         return messages.priority_list(args.names, scores.points)
 
-    def _preempt(
-        self, args: messages.PreemptionArgs, target: ExtenderTarget, call: HttpCall
-    ) -> bytes:
+    def _preempt(self, args: messages.PreemptionArgs, target: ExtenderTarget, call: Call) -> bytes:
         candidates = {name: node.victims for name, node in args.nodes.items()}
         request = self._request(args.pod, target, call)
         kept = nodes_made_feasible(self._engine, self._pods, request, candidates)
@@ -348,7 +343,7 @@ class Extender:
             )
         return messages.preemption_result(args, kept)
 
-    def _request(self, pod: JsonPod, target: ExtenderTarget, call: HttpCall) -> DecisionRequest:
+    def _request(self, pod: JsonPod, target: ExtenderTarget, call: Call) -> DecisionRequest:
         subject = self._engine.intern(pod)
         return DecisionRequest(deadline=call.deadline, cluster=target.cluster, pod=subject)
 
@@ -360,11 +355,6 @@ class Extender:
             self._metrics.extension_point("Filter", profile).observe(code.label, judged.seconds)
 
 
-def _waits(target: ExtenderTarget, size: int) -> bool:
-    """Whether a call waits for the store, or is too large to be worked on among decisions."""
-    return size > LARGE or target.places or target.verb is Verb.PREEMPT
-
-
 def error_result(verb: Verb, failure: HttpFailure, error: Exception) -> tuple[int, bytes]:
     """Status and body for a call that failed.
 
@@ -373,7 +363,8 @@ def error_result(verb: Verb, failure: HttpFailure, error: Exception) -> tuple[in
     What is wrong with the request or the caller as such keeps its status, for proxies and people
     who look at those.
     """
-    if verb is Verb.FILTER and not isinstance(error, _STATUSES):
+    own = isinstance(error, _STATUSES) or bool(getattr(error, "http_status", 0))
+    if verb is Verb.FILTER and not own:
         return 200, messages.filter_error(failure.text)
     return failure.status, failure.body
 
@@ -382,7 +373,8 @@ def _parsed(read: Callable[[bytes], _T], body: bytes) -> _T:
     try:
         return read(body)
     except InvalidRequest as wrong:
-        raise HttpError(400, wrong) from wrong
+        wrong.http_status = 400
+        raise
 
 
 def _traced(span: CallSpan, cluster: str) -> Traced:

@@ -48,15 +48,6 @@ _STATUSES: Final[Mapping[str, int]] = {
 """By gRPC's code for the same error."""
 
 
-class HttpError(TopospreadError):
-    """An error with a status of its own, for requests that are wrong as HTTP."""
-
-    def __init__(self, status: int, error: TopospreadError) -> None:
-        super().__init__(str(error))
-        self.status = status
-        self.error = error
-
-
 class HttpFailure(NamedTuple):
     """The response to a failed call.
 
@@ -87,18 +78,23 @@ class HttpFailure(NamedTuple):
         return {"content-type": "application/json", **retry}
 
 
+def with_status(status: int, error: TopospreadError) -> TopospreadError:
+    """The error, answered with this status of HTTP."""
+    error.http_status = status
+    return error
+
+
 def failure_of(error: Exception, traceparent: str = "") -> HttpFailure:
     """The response to an error; an unexpected one is a bug: logged, answered with 500."""
-    own = 0
-    if isinstance(error, HttpError):
-        own, error = error.status, error.error
     details = [
         {"@type": f"{TYPE_URL}{detail.DESCRIPTOR.name}", **MessageToDict(detail)}
         for detail in details_of(error, traceparent)
     ]
     code = code_of(error)
     if isinstance(error, TopospreadError) and code in _STATUSES:
-        status = own or (TOO_LARGE if isinstance(error, TooLarge) else _STATUSES[code])
+        status = error.http_status or (
+            TOO_LARGE if isinstance(error, TooLarge) else _STATUSES[code]
+        )
         return HttpFailure(status, code, _text(error), details, error.retry_after)
     LOG.error("a call failed unexpectedly", exc_info=error)
     return HttpFailure(500, INTERNAL, UNEXPECTED, details)

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from topospread.access.callers import Role
-from topospread.checkpoints import Computation, Turns
+from topospread.checkpoints import Computation, computing_for
 from topospread.codec.lint_manifests import is_workload, workload_from_manifest
 from topospread.errors import CallerGone, InvalidRequest, MethodNotServed, TopospreadError
 from topospread.http.admission_json import admission_response, read_review
-from topospread.http.calls import HttpCall, HttpMethod, Submit
-from topospread.http.responses import HttpError
+from topospread.http.calls import HttpMethod, Lane
 from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
 from topospread.service.linting import lint_at
 from topospread.spread.linting.catalog import Severity
@@ -31,6 +30,9 @@ from topospread_client import ManifestError, pod_from_manifest
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from topospread.calls.call import Call
+    from topospread.calls.executor import Executor
+    from topospread.checkpoints import Turns
     from topospread.service.decisions.engine import Engine
     from topospread.spread.findings import FindingCode
     from topospread.spread.linting.catalog import LintFinding
@@ -77,16 +79,16 @@ class Webhook:
 
     Args:
         engine: tells what the state makes of a workload's pod.
-        submit: gives work to threads.
-        turn: held by what takes long.
+        executor: whose threads answer reviews.
+        turn: held while the state is looked at.
         refused: codes of findings for which objects are refused, and ``error`` for all errors.
     """
 
     def __init__(
-        self, engine: Engine, submit: Submit, turn: Turns, refused: Collection[str] = ()
+        self, engine: Engine, executor: Executor, turn: Turns, refused: Collection[str] = ()
     ) -> None:
         self._engine = engine
-        self._submit = submit
+        self._lane = Lane(executor)
         self._turn = turn
         self._refused = refused
 
@@ -105,14 +107,15 @@ class Webhook:
             Role.DECIDE,
             _timeout(query),
             partial(self._answer, cluster),
-            lambda _: (self._submit, False),
+            lambda _: self._lane,
         )
 
-    def _answer(self, cluster: str, call: HttpCall) -> bytes:
+    def _answer(self, cluster: str, call: Call) -> bytes:
         try:
-            review = read_review(call.body())
+            review = read_review(call.raw)
         except InvalidRequest as wrong:
-            raise HttpError(400, wrong) from wrong
+            wrong.http_status = 400
+            raise
         if review.content is None or review.is_leaving or not is_workload(review.content):
             return admission_response(review.uid, (), ())
         linted = _linted(review.content)
@@ -133,7 +136,7 @@ class Webhook:
         )
 
     def _findings(
-        self, given: Sequence[_Linted], cluster: str, call: HttpCall
+        self, given: Sequence[_Linted], cluster: str, call: Call
     ) -> list[list[LintFinding]]:
         """All findings on each; of all manifests alone where the state does not tell of one.
 
@@ -141,6 +144,7 @@ class Webhook:
         """
         request = DecisionRequest(deadline=call.deadline, cluster=cluster)
         try:
+            # Not around all of the call: without a turn it is linted without the state.
             with Computation(call.deadline, call.active, turn=self._turn, share=True):
                 return [lint_at(self._engine, request, each.workload, each.pod) for each in given]
         except CallerGone:
@@ -148,7 +152,8 @@ class Webhook:
         except TopospreadError as error:
             LOG.debug("the webhook lints without the state of %s: %s", cluster[:63], error)
             # A workload is small: this takes no time that would have to be left for it.
-            return [lint(each.workload) for each in given]
+            with computing_for(None):
+                return [lint(each.workload) for each in given]
 
     def _refusals(
         self, given: Sequence[_Linted], found: Sequence[Sequence[LintFinding]]

@@ -34,6 +34,7 @@ from topospread.calls.call import Call, call_ended
 from topospread.calls.call_queue import CallQueue
 from topospread.calls.executor import JOIN_SECONDS
 from topospread.calls.memory import MAX_PENDING
+from topospread.calls.sizes import FIRST_PACKED, decompressed
 from topospread.calls.status import code_number, status_of
 from topospread.checkpoints import Preempted
 from topospread.errors import QueueFull
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from topospread.calls.call import Metadata, ServedMethod
     from topospread.calls.memory import Sweeper
     from topospread.calls.pipeline import Pipeline
+    from topospread.calls.sizes import SizeLimit
     from topospread.calls.slow_lane import SlowLane
     from topospread.checkpoints import Turns
     from topospread.errors import TopospreadError
@@ -552,9 +554,12 @@ class IncomingCall:
         known = cygrpc.auth_context(self._event.call) or {}
         return certificate_names({key.decode(): values for key, values in known.items()})
 
-    def receive(self) -> bytes | None:
-        """The message; None: the caller sends none."""
-        return self._raw
+    def receive(self, limit: SizeLimit) -> bytes | None:
+        """The message, unpacked; None: the caller sends none."""
+        raw = self._raw
+        if raw is not None and (raw[:1] in FIRST_PACKED or len(raw) > limit.max_bytes):
+            return decompressed(raw, limit)
+        return raw
 
     def send_headers(self, headers: Metadata) -> None:
         """No call with one answer sends any."""

@@ -11,6 +11,7 @@ import grpc
 from topospread.access.certificates import NO_NAMES, names_of_pem
 from topospread.calls.call import Call, call_ended
 from topospread.calls.executor import current_work
+from topospread.calls.sizes import decompressed
 from topospread.calls.status import code_number, status_of
 from topospread.checkpoints import Preempted
 from topospread.errors import QueueFull, StreamsFull
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from topospread.calls.executor import Executor
     from topospread.calls.memory import Sweeper
     from topospread.calls.pipeline import Pipeline
+    from topospread.calls.sizes import SizeLimit
     from topospread.errors import TopospreadError
     from topospread.telemetry.tracing import CallSpan
 
@@ -63,18 +65,18 @@ class ThreadContext:
         """The names in the caller's verified certificate."""
         return certificate_names(self._context.auth_context())
 
-    def receive(self) -> bytes | None:
-        """Wait for the next message.
+    def receive(self, limit: SizeLimit) -> bytes | None:
+        """Wait for the next message, and unpack it.
 
         Raises:
             CallerGone, DeadlineExceeded: the call has ended.
+            TooLarge, InvalidRequest: it is larger than the limit, or packed and broken.
         """
         sweeper = self._sweeper
         first, self._begun = not self._begun, True
         try:
             with sweeper.read(self.end, self._is_wanted) if first else sweeper.wait(self.end):
                 self._last = next(self._raws)
-                return self._last
         except StopIteration:
             # The end of what the caller has sent, or of the call: gRPC does not always say which.
             if not self._context.is_active():
@@ -82,6 +84,7 @@ class ThreadContext:
             return None
         except grpc.RpcError as cause:
             raise call_ended(self) from cause
+        return decompressed(self._last, limit)
 
     def rewind(self) -> None:
         """Receive the last message again, and no more after it."""
