@@ -15,9 +15,11 @@ from tests.waiting import PATIENCE, until
 from topospread.calls import slow_lane
 from topospread.calls.executor import Executor
 from topospread.checkpoints import waiting, will_take_long
+from topospread.codec.fields import delimited
 from topospread.rpc import completion_queue
 from topospread.rpc.completion_queue import CompletionQueue, IncomingCall
 from topospread.service.decisions.evaluate import evaluate_batch
+from topospread.spread.classes import judge
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import decision_service_pb2 as pb
 from topospread_proto.v1.common_pb2 import NodeSelection
@@ -76,6 +78,30 @@ def test_both_transports_answer_alike(run):
     assert isinstance(handed.server.pools.decisions, Executor)
     for name, request in questions():
         assert answered(straight, name, request) == answered(handed, name, request)
+
+
+def test_bytes_that_do_not_decide_cost_a_pod_nothing(run, monkeypatch):
+    """A Go client's Marshal() has managedFields, often more bytes of them than of all else."""
+    judged, handed_over = list[object](), list[object]()
+
+    def counting(*arguments: Any) -> Any:
+        judged.append(arguments)
+        return judge(*arguments)
+
+    monkeypatch.setattr("topospread.service.decisions.evaluate.judge", counting)
+    monkeypatch.setattr("topospread.checkpoints.BRIEF", PATIENCE)
+    running = run()
+    bare = evaluate_request()
+    # In Pod: metadata (1); there: managedFields (17), an entry's manager (1) and fieldsV1 (7).
+    entry = delimited(1, b"kubectl") + delimited(7, delimited(1, b"x" * (20 << 10)))
+    managed = delimited(1, delimited(17, entry))
+    marshalled = bare.pod.object.SerializeToString() + managed
+    large = pb.EvaluatePodRequest(pod=common_pb2.PodSource(object_proto=marshalled))
+    alone = answered(running, "EvaluatePod", bare)
+    monkeypatch.setattr(running.server.pools.decisions.slow, "put", handed_over.append)
+    assert [answered(running, "EvaluatePod", large) for _ in range(3)] == [alone] * 3
+    assert len(judged) == 1
+    assert not handed_over
 
 
 @pytest.fixture
