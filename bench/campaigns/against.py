@@ -62,6 +62,7 @@ EXPLAINED: Final[Mapping[str, str]] = {
     r"Constraints: .*\nnew .*maxSkew -?\d+ must be greater than zero": (
         "a constraint that the API server refuses says so in its own row"
     ),
+    r"only in new: field ResponseMeta\.traceparent": "the trace of a call is in its answer",
     r"command unknown verb: stderr\[\]": "click's own words, without a suggestion",
 }
 """Reasons of differences that are meant, by what is found in a group and the two values.
