@@ -72,6 +72,8 @@ class Bodies:
                 parts[:] = [b"".join(parts)]
             yield parts.pop()
         finally:
+            # The frames of an error that is raised here live as long as the error.
+            parts.clear()
             self._left += taken
 
     def unpacked(self, body: bytes, encoding: bytes) -> bytes:
