@@ -40,7 +40,7 @@ from topospread_client._operations import (
 )
 from topospread_client._retries import RetryTimer, seconds
 from topospread_client._status import CANCELLED, GrpcFailure, error_of, had_started, stream_ended
-from topospread_client._tracing import outgoing, traceparent_in
+from topospread_client._tracing import outgoing, traceparent_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -286,8 +286,7 @@ class AsyncClient:
             try:
                 rpc = stub(call.request, timeout=retries.remaining(), metadata=self._metadata(call))
                 message = await rpc
-                trace = traceparent_in(await rpc.trailing_metadata())
-                return RpcReply(message, trace or traceparent_in(await rpc.initial_metadata()))
+                return RpcReply(message, traceparent_of(message, await rpc.trailing_metadata()))
             except (*_FAILURES, asyncio.CancelledError) as failed:
                 error = self._error(failed, cancels_before)
             pause = retries.next_pause(error)

@@ -38,7 +38,7 @@ from topospread_client._operations import (
 )
 from topospread_client._retries import RetryTimer, seconds
 from topospread_client._status import CANCELLED, GrpcFailure, error_of, had_started, stream_ended
-from topospread_client._tracing import outgoing, traceparent_in
+from topospread_client._tracing import outgoing, traceparent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -264,8 +264,7 @@ class Client:
             except (grpc.RpcError, ValueError) as failed:
                 error = self._error(failed)
             else:
-                trace = traceparent_in(rpc.trailing_metadata())
-                return RpcReply(message, trace or traceparent_in(rpc.initial_metadata()))
+                return RpcReply(message, traceparent_of(message, rpc.trailing_metadata()))
             pause = retries.next_pause(error)
             if pause is None:
                 raise retries.final_error(call, error)

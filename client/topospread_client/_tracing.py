@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
+from google.protobuf.message import Message
+
 from topospread_client._arguments import checked
 from topospread_client._errors import invalid
 
@@ -44,6 +46,12 @@ def outgoing(traceparent: str | None) -> tuple[tuple[str, str], ...]:
     state: str = context.trace_state.to_header()
     parent = (TRACEPARENT, f"00-{ids}")
     return (parent, (TRACESTATE, state)) if state else (parent,)
+
+
+def traceparent_of(answer: Message, metadata: Metadata | None) -> str | None:
+    """Trace context of an answer: in its meta, or else in its call's metadata."""
+    meta = getattr(answer, "meta", None)
+    return getattr(meta, "traceparent", "") or traceparent_in(metadata)
 
 
 def traceparent_in(metadata: Metadata | None) -> str | None:

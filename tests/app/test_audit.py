@@ -90,10 +90,9 @@ def test_each_change_has_a_line(lines, tmp_path):
 
         def made(call: Any, request: Any, name: str = "boss") -> tuple[Any, dict[str, Any]]:
             before = len(lines())
-            answer, ended = call.with_call(request, metadata=access.bearer(name), timeout=PATIENCE)
+            answer = call(request, metadata=access.bearer(name), timeout=PATIENCE)
             (line,) = lines()[before:]
-            trace = dict(ended.trailing_metadata())["traceparent"].split("-")[1]
-            assert line["trace_id"] == trace
+            assert line["trace_id"] == answer.meta.traceparent.split("-")[1]
             assert (line["address"], line["code"]) == ("127.0.0.1", "OK")
             assert line["caller"] == name
             assert line["cluster"] == "default"

@@ -164,8 +164,9 @@ def test_the_trace_of_a_call_is_in_its_answer():
             (peer.engine.Filter, pb.FilterRequest(pod=evaluate_request().pod)),
             (peer.state.ListObjects, state_pb.ListObjectsRequest(kind=common_pb2.KIND_NODE)),
         ):
-            answer, ended = call.with_call(request, timeout=PATIENCE)
-            assert answer.meta.traceparent == dict(ended.trailing_metadata())["traceparent"]
+            trace = f"00-{'a' * 32}-{'b' * 16}-00"
+            answer = call(request, timeout=PATIENCE, metadata=(("traceparent", trace),))
+            assert answer.meta.traceparent.split("-")[1] == "a" * 32
 
 
 def test_calls_that_end_early_leave_nothing_behind(begun):

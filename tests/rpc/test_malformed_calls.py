@@ -149,10 +149,10 @@ def test_reflection_lists_the_served_services(peer):
 )
 def test_broken_traceparent_begins_a_new_trace(peer, traceparent):
     request = evaluate_request()
-    _, call = peer.engine.EvaluatePod.with_call(
+    answer = peer.engine.EvaluatePod(
         request, timeout=PATIENCE, metadata=(("traceparent", traceparent),)
     )
-    answered = dict(call.trailing_metadata())["traceparent"]
+    answered = answer.meta.traceparent
     assert len(answered) == 55
     assert answered != traceparent
 

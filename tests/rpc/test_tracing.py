@@ -57,43 +57,41 @@ class Traced:
         flag = "01" if sampled else "00"
         self.metadata = (("traceparent", f"00-{self.id}-{PARENT}-{flag}"),)
 
-    def spans(self, receiver: TraceReceiver, call: Any, below: int = 0) -> list[Span]:
-        """The server's span and those below it, checked for their place in the trace."""
+    def spans(self, receiver: TraceReceiver, returned: str, below: int = 0) -> list[Span]:
+        """The server's span, which was returned, and those below it, in their places."""
         found = receiver.spans(1 + below)
         (server,) = [span for span in found if span.kind == Span.SPAN_KIND_SERVER]
         children = [span for span in found if span is not server]
         assert {span.trace_id.hex() for span in found} == {self.id}
         assert server.parent_span_id.hex() == PARENT
         assert {span.parent_span_id for span in children} <= {server.span_id}
-        returned = dict(call.trailing_metadata())["traceparent"]
         assert returned == f"00-{self.id}-{server.span_id.hex()}-01"
         return [server, *children]
 
 
-def unary(method: str, request: Any) -> Callable[[Peer, Any], Any]:
-    def make(peer: Peer, metadata: Any) -> Any:
+def unary(method: str, request: Any) -> Callable[[Peer, Any], str]:
+    def make(peer: Peer, metadata: Any) -> str:
         stub = peer.engine if hasattr(peer.engine, method) else peer.state
-        _, call = getattr(stub, method).with_call(request, timeout=PATIENCE, metadata=metadata)
-        return call
+        answer = getattr(stub, method)(request, timeout=PATIENCE, metadata=metadata)
+        returned: str = answer.meta.traceparent
+        return returned
 
     return make
 
 
-def replace(peer: Peer, metadata: Any) -> Any:
+def replace(peer: Peer, metadata: Any) -> str:
     messages = replacement(pod("only", "a1"), kind=common_pb2.KIND_POD)
-    _, call = peer.state.ReplaceObjects.with_call(
-        iter(messages), timeout=PATIENCE, metadata=metadata
-    )
-    return call
+    answer = peer.state.ReplaceObjects(iter(messages), timeout=PATIENCE, metadata=metadata)
+    return answer.meta.traceparent
 
 
-def get_cluster(peer: Peer, metadata: Any) -> Any:
+def get_cluster(peer: Peer, metadata: Any) -> str:
     peer.evaluate()  # from then on it is loaded, and has a revision
     return unary("GetCluster", state_pb.GetClusterRequest())(peer, metadata)
 
 
 POD = pod_from_manifest(incoming())
-CALLS: dict[str, tuple[Callable[[Peer, Any], Any], int]] = {
+CALLS: dict[str, tuple[Callable[[Peer, Any], str], int]] = {
     "PreFilter": (
         unary("PreFilter", engine_pb.PreFilterRequest(pod=common_pb2.PodSource(object=POD))),
         0,
@@ -148,8 +146,8 @@ def service_of(method: str) -> str:
 def test_each_call_is_one_server_span_and_its_writes_are_below_it(receiver, peer, method):
     make, writes = CALLS[method]
     trace = Traced()
-    call = make(peer, trace.metadata)
-    server, *below = trace.spans(receiver, call, writes)
+    returned = make(peer, trace.metadata)
+    server, *below = trace.spans(receiver, returned, writes)
     assert server.name == f"{service_of(method)}/{method}"
     assert server.status.code == Status.STATUS_CODE_UNSET
     said = plain(server.attributes)
@@ -178,10 +176,10 @@ def test_every_method_has_a_traced_example(peer):
 
 def test_span_of_a_decision_has_its_inputs(receiver, peer):
     trace = Traced()
-    _, call = peer.engine.EvaluatePod.with_call(
+    answer = peer.engine.EvaluatePod(
         evaluate_request(), timeout=PATIENCE, metadata=trace.metadata
     )
-    (span,) = trace.spans(receiver, call)
+    (span,) = trace.spans(receiver, answer.meta.traceparent)
     said = plain(span.attributes)
     stages = {name: value for name, value in said.items() if ".stage." in name}
     assert {name: said[name] for name in said.keys() - stages.keys()} == {
@@ -212,8 +210,8 @@ def test_spans_of_filter_and_score_count_the_nodes(receiver, peer):
     trace = Traced()
     request = engine_pb.FilterRequest(pod=common_pb2.PodSource(object=POD))
     request.candidates.names.names.extend(["a1", "b1", "nowhere"])
-    _, call = peer.engine.Filter.with_call(request, timeout=PATIENCE, metadata=trace.metadata)
-    said = plain(trace.spans(receiver, call)[0].attributes)
+    answer = peer.engine.Filter(request, timeout=PATIENCE, metadata=trace.metadata)
+    said = plain(trace.spans(receiver, answer.meta.traceparent)[0].attributes)
     assert (said["topospread.nodes"], said["topospread.feasible"]) == (3, 1)
     assert said["topospread.verdicts.Unschedulable"] == 1
 
@@ -223,10 +221,10 @@ def test_span_of_a_batch_counts_its_pods_by_result(receiver, peer):
     broken = pod_from_manifest(incoming(labelSelector={"matchLabels": {"a": "b c"}}))
     pods = [common_pb2.PodSource(object=each) for each in (POD, nowhere, POD, broken)]
     trace = Traced()
-    answer, call = peer.engine.BatchEvaluatePods.with_call(
+    answer = peer.engine.BatchEvaluatePods(
         engine_pb.BatchEvaluatePodsRequest(pods=pods), timeout=PATIENCE, metadata=trace.metadata
     )
-    said = plain(trace.spans(receiver, call)[0].attributes)
+    said = plain(trace.spans(receiver, answer.meta.traceparent)[0].attributes)
     assert said["topospread.pods"] == 4
     assert said["topospread.pods.scheduled"] == 2
     assert said["topospread.pods.unschedulable"] == 1
@@ -238,11 +236,11 @@ def test_replace_in_pieces_has_a_span_for_each_piece(receiver, peer):
     pods = [pod(f"p{n}", "a1") for n in range(1001)]
     messages = replacement(*pods, kind=common_pb2.KIND_POD)
     trace = Traced()
-    _, call = peer.state.ReplaceObjects.with_call(
+    answer = peer.state.ReplaceObjects(
         iter(messages), timeout=PATIENCE, metadata=trace.metadata
     )
     # Three pods that were there before go, so there are 1,004 changes, 500 a piece.
-    server, *pieces = trace.spans(receiver, call, 3)
+    server, *pieces = trace.spans(receiver, answer.meta.traceparent, 3)
     changes = [plain(piece.attributes)["topospread.store.changes"] for piece in pieces]
     assert sorted(map(str, changes)) == ["4", "500", "500"]
     assert plain(server.attributes)["topospread.cluster"] == "default"
@@ -272,7 +270,8 @@ def test_spans_of_failed_calls_have_their_status(receiver, peer, method, request
     multi: Any = peer.channel.unary_unary(f"/{method}")
     with pytest.raises(grpc.RpcError) as failed:
         multi(raw, timeout=PATIENCE, metadata=trace.metadata)
-    (span,) = trace.spans(receiver, failed.value)
+    trailers: Any = failed.value.trailing_metadata()
+    (span,) = trace.spans(receiver, dict(trailers)["traceparent"])
     said = plain(span.attributes)
     assert said["rpc.grpc.status_code"] == code
     assert said["error.type"] == error
@@ -305,13 +304,11 @@ def test_watch_is_one_span(receiver, peer):
 def test_unsampled_call_is_not_exported_but_has_ids(receiver, peer):
     trace = Traced(sampled=False)
     for make, _ in CALLS.values():
-        returned = dict(make(peer, trace.metadata).trailing_metadata())["traceparent"]
+        returned = make(peer, trace.metadata)
         assert returned.startswith(f"00-{trace.id}-")
         assert returned.endswith("-00")
-    returned = dict(
-        unary("ListClusters", state_pb.ListClustersRequest())(peer, ()).trailing_metadata()
-    )
-    assert returned["traceparent"].endswith(("-00", "-02"))
+    returned = unary("ListClusters", state_pb.ListClustersRequest())(peer, ())
+    assert returned.endswith(("-00", "-02"))
 
 
 def test_configured_share_of_calls_is_sampled(receiver, monkeypatch):
@@ -320,8 +317,8 @@ def test_configured_share_of_calls_is_sampled(receiver, monkeypatch):
     returned = []
     with served() as server, Peer(server.address) as peer:
         for _ in range(64):
-            call = unary("ListClusters", state_pb.ListClustersRequest())(peer, ())
-            returned.append(dict(call.trailing_metadata())["traceparent"].split("-"))
+            made = unary("ListClusters", state_pb.ListClustersRequest())(peer, ())
+            returned.append(made.split("-"))
     sampled = {trace for _, trace, _, flags in returned if int(flags, 16) & 1}
     # All of one kind would come by chance once in the life of some universes.
     assert 0 < len(sampled) < 64
@@ -335,10 +332,10 @@ def test_calls_are_served_without_a_trace_receiver(monkeypatch):
     with served() as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
         trace = Traced()
-        _, call = peer.engine.EvaluatePod.with_call(
+        answer = peer.engine.EvaluatePod(
             evaluate_request(), timeout=PATIENCE, metadata=trace.metadata
         )
-        assert trace.id in dict(call.trailing_metadata())["traceparent"]
+        assert trace.id in answer.meta.traceparent
 
 
 def test_log_lines_of_a_call_carry_its_trace(start_redis):

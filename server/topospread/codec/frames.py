@@ -57,20 +57,23 @@ class FramedPod(NamedTuple):
         name, uid: its identity; they are no part of the shape.
         key: the decision-relevant bytes: equal for pods of one shape. Another order of map entries
             makes another key: an entry more, the same answers.
-        constraints: number of its spread constraints.
         encoded: the bytes of v1.Pod.
     """
 
     name: str
     uid: str
     key: bytes
-    constraints: int
     encoded: bytes
 
     @property
     def size(self) -> int:
         """Bytes of the fields that decisions look at."""
         return len(self.key)
+
+    @property
+    def constraints(self) -> int:
+        """Number of its spread constraints."""
+        return len(frames_pb2.PodFrame.FromString(self.key).spec.topology_spread_constraints)
 
     def conditions(self, most: int) -> int:
         """Weight of its selectors and affinity, or more than the most; 0 if they do not parse."""
@@ -105,13 +108,12 @@ def framed(encoded: bytes) -> FramedPod:
     except DecodeError as cause:
         raise unparsable(kubernetes_pb2.Pod) from cause
     meta = pod.metadata
-    name, uid = meta.name, meta.uid
-    constraints = len(pod.spec.topology_spread_constraints)
-    return FramedPod(name, uid, shape_key(pod), constraints, encoded)
+    return FramedPod(meta.name, meta.uid, shape_key(pod), encoded)
 
 
 def shape_key(pod: frames_pb2.PodFrame) -> bytes:
     """The fields that make up a pod's shape, as bytes of a v1.Pod; the frame keeps no others."""
-    pod.metadata.name = pod.metadata.uid = ""
+    meta = pod.metadata
+    meta.name = meta.uid = ""
     pod.DiscardUnknownFields()
     return pod.SerializeToString()

@@ -490,9 +490,8 @@ class IncomingCall:
         )
 
     def _succeeded(self) -> Any:
-        """The operation that ends the call with OK."""
-        trailers = (("traceparent", self._call.span.traceparent),)
-        return cygrpc.SendStatusFromServerOperation(trailers, _OK, b"", _NO_FLAGS)
+        """The operation that ends the call with OK; its trace is in the answer's meta."""
+        return cygrpc.SendStatusFromServerOperation((), _OK, b"", _NO_FLAGS)
 
     def _failed(self) -> Any:
         """The operation that ends the call with its error; not in a frame that the error holds."""

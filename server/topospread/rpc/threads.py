@@ -124,14 +124,13 @@ class ThreadContext:
         span.end(code_number(error), error)
 
     def close(self, call: Call) -> None:
-        """Set the call's trailing metadata; one that failed ends here, with grpcio's exception.
+        """End a call that failed with its status, by grpcio's exception; others go on.
 
         The status goes out alone: after a message, even an empty one, no client's retry policy
         would repeat the call.
         """
         error = call.take_error()
         if error is None:
-            self._context.set_trailing_metadata((("traceparent", call.span.traceparent),))
             return
         status = status_of(error, call.span.traceparent)
         self._context.set_trailing_metadata(status.trailers(call.span.traceparent))

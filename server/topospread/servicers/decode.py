@@ -84,20 +84,20 @@ def decision_request(
     Raises:
         InvalidRequest: something in it cannot be read.
     """
-    return DecisionRequest(
-        deadline=call.deadline,
-        cluster=request.cluster or DEFAULT_CLUSTER,
-        pod=_given_pod(request),
-        cycle=cycle,
-        add_pods=pods_on_nodes_of(request.add_pods, "addPods"),
-        remove_pods=pods_on_nodes_of(request.remove_pods, "removePods"),
-        nodes=nodes,
-        node_table=node_table,
-        settings=settings_of(request.settings) if request.HasField("settings") else NO_OVERRIDE,
-        consistency=consistency_of(request.consistency)
-        if request.HasField("consistency")
-        else DEFAULT_CONSISTENCY,
-        validate=strict(request.validation),
+    has = request.HasField
+    added, removed = request.add_pods, request.remove_pods
+    return DecisionRequest(  # by position: by name it takes twice as long
+        call.deadline,
+        request.cluster or DEFAULT_CLUSTER,
+        _given_pod(request),
+        cycle,
+        pods_on_nodes_of(added, "addPods") if added else (),
+        pods_on_nodes_of(removed, "removePods") if removed else (),
+        nodes,
+        node_table,
+        settings_of(request.settings) if has("settings") else NO_OVERRIDE,
+        consistency_of(request.consistency) if has("consistency") else DEFAULT_CONSISTENCY,
+        strict(request.validation),
     )
 
 
@@ -185,12 +185,11 @@ def source_of(pod: frames_pb2.PodSourceFrame, path: str = "pod") -> bytes | PodR
     Raises:
         InvalidRequest: neither is given.
     """
-    arm = pod.WhichOneof("source")
-    if arm == "object":
+    if pod.HasField("object"):
         return pod.object.SerializeToString()
-    if arm == "object_proto":
+    if pod.HasField("object_proto"):
         return pod.object_proto
-    if arm == "ref":
+    if pod.HasField("ref"):
         return reference_of(pod.ref, f"{path}.ref")
     raise InvalidRequest.of([required(path, "give one of object, objectProto and ref")])
 
@@ -228,6 +227,8 @@ def strict(validation: common_pb2.ConstraintValidation.ValueType) -> bool:
     Raises:
         InvalidRequest: a number that is none of those.
     """
+    if not validation:
+        return False
     if validation not in _VALIDATIONS:
         known = ", ".join(common_pb2.ConstraintValidation.keys())
         raise InvalidRequest.of(
@@ -253,8 +254,6 @@ def pods_on_nodes_of(
     Raises:
         InvalidRequest: a pod that is none, or not given.
     """
-    if not moves:
-        return ()  # as nearly always
     return [_move(move, f"{path}[{number}].pod") for number, move in enumerate(moves, first)]
 
 
