@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Final, TypeAlias
-
-from google.protobuf.message import Message
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from topospread_client._arguments import checked
 from topospread_client._errors import invalid
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"

@@ -176,9 +176,7 @@ def test_every_method_has_a_traced_example(peer):
 
 def test_span_of_a_decision_has_its_inputs(receiver, peer):
     trace = Traced()
-    answer = peer.engine.EvaluatePod(
-        evaluate_request(), timeout=PATIENCE, metadata=trace.metadata
-    )
+    answer = peer.engine.EvaluatePod(evaluate_request(), timeout=PATIENCE, metadata=trace.metadata)
     (span,) = trace.spans(receiver, answer.meta.traceparent)
     said = plain(span.attributes)
     stages = {name: value for name, value in said.items() if ".stage." in name}
@@ -236,9 +234,7 @@ def test_replace_in_pieces_has_a_span_for_each_piece(receiver, peer):
     pods = [pod(f"p{n}", "a1") for n in range(1001)]
     messages = replacement(*pods, kind=common_pb2.KIND_POD)
     trace = Traced()
-    answer = peer.state.ReplaceObjects(
-        iter(messages), timeout=PATIENCE, metadata=trace.metadata
-    )
+    answer = peer.state.ReplaceObjects(iter(messages), timeout=PATIENCE, metadata=trace.metadata)
     # Three pods that were there before go, so there are 1,004 changes, 500 a piece.
     server, *pieces = trace.spans(receiver, answer.meta.traceparent, 3)
     changes = [plain(piece.attributes)["topospread.store.changes"] for piece in pieces]
