@@ -57,6 +57,7 @@ class Package(NamedTuple):
 PUBLISHED = (
     Package("topospread/v1", "proto", "topospread_proto/v1"),
     Package("topospread/kubernetes/v1", "proto", "topospread_proto/kubernetes/v1"),
+    Package("topospread/options/v1", "proto", "topospread_proto/options/v1"),
 )
 """What callers need: it is in the client's distribution."""
 

@@ -62,9 +62,7 @@ class _GrpcioServer(GrpcServer):
     """A grpcio server as its tutorial has it: one function on a pool's threads."""
 
     @override
-    def _serve(
-        self, service: str, methods: Mapping[str, tuple[Method, str]], pipeline: Pipeline
-    ) -> None:
+    def _serve(self, service: str, methods: Mapping[str, Method], pipeline: Pipeline) -> None:
         if service != SERVICE:
             super()._serve(service, methods, pipeline)
             return
@@ -96,7 +94,7 @@ class EchoServer(Server):
         kind = _GrpcioServer if self.way == GRPCIO else GrpcServer
         return kind(
             _BarePipeline(self._parts),
-            {SERVICE: {"EvaluatePod": (Unary(pb.EvaluatePodRequest, _nothing), "decisions")}},
+            {SERVICE: {"EvaluatePod": Unary(pb.EvaluatePodRequest, _nothing)}},
             self.pools,
             factories.grpc_options(self.settings),
         )

@@ -157,7 +157,7 @@ class InProcessDecisions:
         )
         self._tracing = Tracing(Sampling.ratio(0.01), None)
         servicer = DecisionServicer(engine, DecisionMetrics(Metrics("bench")))
-        method, _ = servicer.methods()["EvaluatePod"]
+        method = servicer.methods()["EvaluatePod"]
         assert isinstance(method, Unary), "EvaluatePod has one request and one answer"
         self._method = method
         self.replicas.preload((CLUSTER,), seconds_from_now(_LOAD_SECONDS))

@@ -12,7 +12,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from hatch_build import include_path, protoc
 from tests.redis_server import ROOT
 from tools import proto_rules
-from topospread.codec.parsing import LIMITS, USUAL
+from topospread.codec.parsing import USUAL
+from topospread_proto.options.v1 import options_pb2
 from topospread_proto.v1.server_service_pb2 import ServerLimits
 
 PROTO = ROOT / "proto"
@@ -149,11 +150,17 @@ def test_every_service_rpc_and_enum_says_what_it_is(files):
 
 def test_a_list_that_may_be_longer_than_usual_says_how_long(files):
     comments = dict(field_comments(files))
-    assert {comments[name] for name in LIMITS if name in comments}
+    limits = {
+        f"{message.name}.{field.name}": field.options.Extensions[options_pb2.max_items]
+        for file in files
+        for message in file.message_type
+        for field in message.field
+    }
+    assert any(limits.values())
     silent = [
         name
-        for name, limit in LIMITS.items()
-        if limit != USUAL and name in comments
+        for name, limit in limits.items()
+        if limit not in (0, USUAL)
         if not re.search(rf"limits\.max_|{limit:,}|[Aa]s in PreFilterRequest", comments[name])
     ]
     assert silent == []

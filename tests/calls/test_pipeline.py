@@ -16,7 +16,7 @@ from topospread.calls.access import AccessControl
 from topospread.calls.call import Bidirectional, ClientStreaming, ServerStreaming, Unary
 from topospread.calls.memory import MemoryGuard, Sweeper
 from topospread.calls.pipeline import Parts, Pipeline
-from topospread.calls.roles import Permission
+from topospread.calls.rules import MethodRules, Permission
 from topospread.calls.sizes import MessageLimits
 from topospread.checkpoints import will_take_long
 from topospread.service.decisions.evaluate import evaluate
@@ -63,27 +63,30 @@ KINDS: list[Method] = [
 ]
 
 
+UNAUDITED = MethodRules(Permission(None), "state")
+
+
 def test_unary_calls_and_streams_pass_the_same_list():
     anyone: Any = object()
     pipeline = Pipeline(parts(access=AccessControl(anyone, anyone)))
     assert tuple(pipeline.interceptors) == ALL
-    assert {pipeline.method("/a.B/C", kind, "state").chain for kind in KINDS} == {ALL}
+    assert {pipeline.method("/a.B/C", kind, UNAUDITED).chain for kind in KINDS} == {ALL}
 
 
 def test_calls_over_http_pass_the_same_list_with_callers_known_before():
     known_before = ("authentication", "rate", "authorization")
     anyone: Any = object()
     pipeline = http_pipeline(parts(access=AccessControl(anyone, anyone)))
-    method = pipeline.method("Extender/filter", KINDS[0], "state", Permission(None), describe=dict)
+    method = pipeline.method("Extender/filter", KINDS[0], UNAUDITED, describe=dict)
     assert method.chain == tuple(name for name in ALL if name not in known_before)
 
 
 def test_interceptors_that_are_switched_off_are_not_in_the_list():
     bare = Pipeline(parts(tracing=None, metrics=None))
-    chains = {bare.method("/a.B/C", kind, "state").chain for kind in KINDS}
+    chains = {bare.method("/a.B/C", kind, UNAUDITED).chain for kind in KINDS}
     assert chains == {("status", "sizes", "memory", "deadline")}
     # What changes something is recorded, whoever may call.
-    written = bare.method("/topospread.v1.ClusterStateService/ReplaceObjects", KINDS[1], "state")
+    written = bare.method("/topospread.v1.ClusterStateService/ReplaceObjects", KINDS[1])
     assert written.chain == ("status", "audit", "sizes", "memory", "deadline")
 
 

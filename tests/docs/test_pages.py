@@ -22,7 +22,7 @@ from tests.docs.pages import (
 )
 from tools import reference_pages
 from topospread.app import factories
-from topospread.calls.roles import permission_of
+from topospread.calls.rules import rules_of
 from topospread.cli.main import root
 from topospread.config.settings import ServerSettings
 from topospread_proto.v1 import (
@@ -140,7 +140,9 @@ def test_the_api_page_has_every_method_with_its_role():
         service = descriptor_pool.Default().FindServiceByName(f"topospread.v1.{name}")
         rows = re.findall(r"^\| (\w+)(?:, [^|]*)? \| (\w+) \|", part, re.MULTILINE)
         written = dict(row for row in rows if row[0] != "method")
-        roles = {m.name: permission_of(service.full_name, m.name).role for m in service.methods}
+        roles = {
+            m.name: rules_of(service.full_name, m.name).permission.role for m in service.methods
+        }
         needed = {name: role.value for name, role in roles.items() if role is not None}
         assert written == needed
         found.add(service.full_name)

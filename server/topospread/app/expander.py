@@ -35,8 +35,8 @@ EXPANDER_FLAG: Final = "--expander-listen"
 LOG: Final = logging.getLogger(__name__)
 
 
-def expander_methods(settings: ServerSettings, engine: Engine) -> dict[str, tuple[Method, str]]:
-    """The method by its name, with the pool that it runs on."""
+def expander_methods(settings: ServerSettings, engine: Engine) -> dict[str, Method]:
+    """The method by its name."""
     best = BestOptions(engine, settings.expander_cluster, veto=settings.expander_veto)
 
     def serve(request: pb.BestOptionsRequest, call: Call) -> pb.BestOptionsResponse:
@@ -44,7 +44,7 @@ def expander_methods(settings: ServerSettings, engine: Engine) -> dict[str, tupl
         call.caller.check(Role.DECIDE, best.cluster)
         return best.serve(request, time.monotonic() + call.time_left(), call.span)
 
-    return {METHOD: (Unary(pb.BestOptionsRequest, serve), "expander")}
+    return {METHOD: Unary(pb.BestOptionsRequest, serve)}
 
 
 def expander_server(

@@ -94,25 +94,24 @@ def _released_lease(request: Any, answer: Any) -> AuditFields:
     return {"holder": request.holder_identity, "fencing_token": request.fencing_token}
 
 
-AUDITED: Final[Mapping[str, Mapping[str, Describe]]] = {
-    "topospread.v1.ClusterStateService": {
-        "ApplyObjects": _changed_objects,
-        "DeleteObjects": _changed_objects,
-        "ReplaceObjects": _replaced_objects,
-        "DeleteCluster": _deleted_cluster,
-        "AcceptStore": _accepted_store,
-    },
-    "topospread.v1.LeaseService": {
-        "AcquireLease": _lease,
-        "RenewLease": _lease,
-        "ReleaseLease": _released_lease,
-    },
-    "topospread.v1.PlacementService": {
-        "PlacePod": _placement,
-        "ReserveNode": _placement,
-        "ReleaseReservation": _released_reservation,
-    },
+_FIELDS: Final[Mapping[str, Describe]] = {
+    "ApplyObjects": _changed_objects,
+    "DeleteObjects": _changed_objects,
+    "ReplaceObjects": _replaced_objects,
+    "DeleteCluster": _deleted_cluster,
+    "AcceptStore": _accepted_store,
+    "AcquireLease": _lease,
+    "RenewLease": _lease,
+    "ReleaseLease": _released_lease,
+    "PlacePod": _placement,
+    "ReserveNode": _placement,
+    "ReleaseReservation": _released_reservation,
 }
+
+
+def described(path: str) -> Describe:
+    """The fields of a method's lines, beside those that all have."""
+    return _FIELDS[path.rpartition("/")[2]]
 
 
 def audit(denials: DenialLog) -> Interceptor:

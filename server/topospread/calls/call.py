@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from topospread.access.callers import Caller
     from topospread.access.certificates import CertificateNames
-    from topospread.calls.roles import Permission
+    from topospread.calls.rules import Permission
     from topospread.calls.sizes import SizeLimit
     from topospread.checkpoints import Turns
     from topospread.errors import TopospreadError

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from topospread.calls.audit import AUDITED, audit
+from topospread.calls.audit import audit, described
 from topospread.calls.call import (
     Bidirectional,
     Call,
@@ -32,7 +32,7 @@ from topospread.calls.call import (
     parse,
 )
 from topospread.calls.memory import MAX_PENDING, MemoryGuard, Sweeper
-from topospread.calls.roles import Permission, permission_of
+from topospread.calls.rules import MethodRules, rules_of
 from topospread.checkpoints import Preempted
 from topospread.codec.fields import SMALL_VARINTS, varint
 from topospread.errors import (
@@ -124,8 +124,7 @@ class Pipeline:
         self,
         path: str,
         method: Method,
-        executor: str,
-        permission: Permission | None = None,
+        rules: MethodRules | None = None,
         **options: Any,
     ) -> ServedMethod:
         """A method that is called through this pipeline; see :class:`ServedMethod`.
@@ -133,18 +132,18 @@ class Pipeline:
         Args:
             path: as there.
             method: as there.
-            executor: as there.
-            permission: None: the one for its path.
+            rules: None: those of its path.
             **options: as there.
         """
         service, _, name = path.lstrip("/").partition("/")
+        rules = rules or rules_of(service, name)
         made = ServedMethod(
             path,
             method,
-            executor,
-            permission or permission_of(service, name),
+            rules.executor,
+            rules.permission,
             self.parts.sizes.of(name),
-            **{"describe": AUDITED.get(service, {}).get(name), **options},
+            **{"describe": described(path) if rules.audited else None, **options},
         )
         # Where nothing is denied, only what changes something has a line in the audit log.
         spared = () if self.guarded or made.describe else ("audit",)
@@ -154,7 +153,7 @@ class Pipeline:
             made.goes_on = self._goes_on
         if (counters := self.parts.metrics) is not None:
             counters.call(made.label)  # from 0 on
-            counters.queue_wait(executor)
+            counters.queue_wait(rules.executor)
         return made
 
     def admit(self, call: Call) -> bool:

@@ -9,10 +9,13 @@ from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from topospread.errors import CorruptValue, FieldViolation, InvalidRequest
+from topospread_proto.kubernetes.v1 import kubernetes_pb2
+from topospread_proto.options.v1 import options_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,72 +32,24 @@ USUAL: Final = 1000
 SMALL: Final = 2 * USUAL
 """Bytes up to which no limit can be passed: an item takes at least two."""
 
-TERMS: Final = 5000
-"""The most that --max-selector-terms may be."""
-
-PODS: Final = 10_000
-"""The most that --max-batch-pods and --max-what-if-pods may be."""
+FIELDS: Final = 40_000
+"""Fields of one request in all, of those that are looked into, where no option says more."""
 
 NODES: Final = 20_000
 """Nodes that one request may name: four times those that Kubernetes supports."""
 
-UNBOUNDED: Final = 10_000
-"""Of what an API server does not count, only the 1.5 MiB that an object may have: media servers
-declare ports by the thousand.
-"""
+PODS: Final = 10_000
+"""The most that --max-batch-pods and --max-what-if-pods may be."""
 
-LIMITS: Final[Mapping[str, int]] = {
-    "NodeSelector.node_selector_terms": TERMS,
-    "NodeSelectorTerm.match_expressions": TERMS,
-    "NodeSelectorTerm.match_fields": TERMS,
-    "NodeSelectorRequirement.values": TERMS,
-    "LabelSelector.match_labels": TERMS,
-    "LabelSelector.match_expressions": TERMS,
-    "LabelSelectorRequirement.values": TERMS,
-    "TopologySpreadConstraint.match_label_keys": TERMS,
-    "PodSpec.node_selector": TERMS,
-    "PodSpec.tolerations": TERMS,
-    "ObjectMeta.labels": UNBOUNDED,
-    "ObjectMeta.annotations": UNBOUNDED,
-    "Container.ports": UNBOUNDED,
-    "NodeNames.names": NODES,
-    "NodeIndices.indices": NODES,
-    "BatchEvaluatePodsRequest.pods": PODS,
-    "PreFilterRequest.add_pods": PODS,
-    "PreFilterRequest.remove_pods": PODS,
-    "FilterRequest.add_pods": PODS,
-    "FilterRequest.remove_pods": PODS,
-    "ScoreRequest.add_pods": PODS,
-    "ScoreRequest.remove_pods": PODS,
-    "EvaluatePodRequest.add_pods": PODS,
-    "EvaluatePodRequest.remove_pods": PODS,
-    "SupposedChanges.add_pods": PODS,
-    "SupposedChanges.delete_pods": PODS,
-    "SupposedChanges.drain_nodes": NODES,
-    "RankDeletionsRequest.pods": PODS,
-    "RankDeletionsRequest.nodes": NODES,
-    "RankDeletionsRequest.replica_sets": PODS,
-    "RankConstraint.limited_values": NODES,
-    "PlanRebalanceRequest.excluded_namespaces": PODS,
-    "ReplaceBatch.objects": PODS,
-    "Option.pod": PODS,
-    "Option.pod_bytes": PODS,
-}
-"""By message and field; where `frames.proto` reads a message otherwise, its own name counts."""
+TERMS: Final = 5000
+"""The most that --max-selector-terms may be."""
 
-FIELDS: Final = 40_000
-"""Fields of one request in all, of those that are looked into."""
+_OF_OTHERS: Final[Mapping[str, int]] = {"Option.pod": PODS, "Option.pod_bytes": PODS}
+"""Limits of fields whose `.proto` file is not ours, by message and field."""
 
-MANY_FIELDS: Final[Mapping[str, int]] = {
-    # What brings whole objects by the hundred, and no decision waits for.
-    "ApplyObjectsRequest": 1_000_000,
-    "ReplaceObjectsRequest": 1_000_000,
-    "RankDeletionsRequest": 1_000_000,
-    "SimulateRequest": 500_000,
-    "BestOptionsRequest": 500_000,
-}
+_FIELDS_OF_OTHERS: Final[Mapping[str, int]] = {"BestOptionsRequest": 500_000}
 
-_READ_AS: Final[Mapping[str, str]] = {
+_PARTS_OF_A_POD: Final[Mapping[str, str]] = {
     "MetadataFrame": "ObjectMeta",
     "SpecFrame": "PodSpec",
     "DemandSpecFrame": "PodSpec",
@@ -173,19 +128,34 @@ def check_repeats(message: type[Message], sent: bytes, frame: type[Message] | No
     if len(sent) > SMALL:
         kind: Any = message.DESCRIPTOR
         fields = _fields(kind) if frame is None else _fields_read(frame.DESCRIPTOR, kind)
-        walk = _Walk(sent, MANY_FIELDS.get(public_message(kind), FIELDS))
+        walk = _Walk(sent, _most_fields(kind))
         walk.message(0, len(sent), fields, "")
 
 
 def limit_of(field: Any) -> int:
     """The limit of a repeated field or map in one message."""
-    return LIMITS.get(f"{public_message(field.containing_type)}.{field.name}", USUAL)
+    message = public_message(field.containing_type)
+    stated = message.fields_by_name[field.name].GetOptions().Extensions[options_pb2.max_items]
+    return stated or _OF_OTHERS.get(f"{message.name}.{field.name}", USUAL)
 
 
-def public_message(message: Any) -> str:
-    """Name of the API's message that a frame is read from; of others their own name."""
-    name: str = message.name
-    return _READ_AS.get(name) or name.replace("Frame", "Request")
+@cache
+def _most_fields(message: Any) -> int:
+    message = public_message(message)
+    stated = message.GetOptions().Extensions[options_pb2.max_fields]
+    return stated or _FIELDS_OF_OTHERS.get(message.name, FIELDS)
+
+
+def public_message(message: Any) -> Any:
+    """The API's message that a frame is read from; of others they themselves."""
+    name = message.name
+    if part := _PARTS_OF_A_POD.get(name):
+        return kubernetes_pb2.DESCRIPTOR.message_types_by_name[part]
+    try:
+        request = f"topospread.v1.{name.replace('Frame', 'Request')}"
+        return descriptor_pool.Default().FindMessageTypeByName(request)
+    except KeyError:
+        return message
 
 
 class _Field(NamedTuple):

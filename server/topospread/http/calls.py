@@ -14,7 +14,7 @@ from topospread.access.callers import ANONYMOUS
 from topospread.access.certificates import NO_NAMES, CertificateNames
 from topospread.calls.call import Call, UnaryBytes
 from topospread.calls.executor import current_work
-from topospread.calls.roles import Permission
+from topospread.calls.rules import MethodRules, Permission
 from topospread.checkpoints import Preempted
 from topospread.errors import CallerGone, MethodNotServed, QueueFull, TopospreadError
 from topospread.http.app import address_of, caller_of, require_role
@@ -260,8 +260,7 @@ class HttpCalls:
             served = self._served[label, executor] = self._pipeline.method(
                 label,
                 UnaryBytes(_serve),
-                executor or "extender",
-                Permission(None),
+                MethodRules(Permission(None), executor or "extender"),
                 describe=_no_fields,
                 span=label if method is None else method.span,
                 shares_turn=lane is not None and lane.shares,

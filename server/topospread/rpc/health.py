@@ -48,11 +48,11 @@ class Health:
         # The last status that each watch was sent; None before the first.
         self._sent: dict[Call, int | None] = {}
 
-    def methods(self) -> dict[str, tuple[Method, str]]:
-        """The methods by name, with the executor of each."""
+    def methods(self) -> dict[str, Method]:
+        """The methods by name."""
         return {
-            "Check": (Unary(health_pb2.HealthCheckRequest, self.check), "other"),
-            "Watch": (ServerStreaming(health_pb2.HealthCheckRequest, self.watch), "watches"),
+            "Check": Unary(health_pb2.HealthCheckRequest, self.check),
+            "Watch": ServerStreaming(health_pb2.HealthCheckRequest, self.watch),
         }
 
     def set_serving(self) -> None:

@@ -15,7 +15,7 @@ from topospread.calls.access import AccessControl
 from topospread.calls.call import UnaryBytes
 from topospread.calls.memory import MemoryGuard, Sweeper
 from topospread.calls.pipeline import Parts, Pipeline
-from topospread.calls.roles import Permission
+from topospread.calls.rules import MethodRules, Permission
 from topospread.calls.sizes import MessageLimits
 from topospread.calls.slow_lane import SlowLane
 from topospread.checkpoints import Turn
@@ -57,7 +57,7 @@ def _tried() -> str:
     unlike: list[str] = []
     transport = CompletionQueue(1, SlowLane(1, Turn()), sweeper)
     echo = UnaryBytes(lambda raw, call: _echo(raw, call, unlike))
-    method = pipeline.method(f"/{_SERVICE}/Call", echo, "", permission=Permission(None))
+    method = pipeline.method(f"/{_SERVICE}/Call", echo, MethodRules(Permission(None), ""))
     try:
         transport.register(server, (method,), pipeline)
         port = server.add_insecure_port("127.0.0.1:0")

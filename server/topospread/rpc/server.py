@@ -14,6 +14,7 @@ import grpc
 from topospread.calls.access import AccessControl
 from topospread.calls.executor import Executor
 from topospread.calls.pipeline import Pipeline
+from topospread.calls.rules import rules_of
 from topospread.calls.sizes import MessageLimits
 from topospread.errors import ConfigError
 from topospread.rpc import health, standard_services
@@ -166,7 +167,7 @@ class GrpcServer:
     def __init__(
         self,
         pipeline: Pipeline,
-        services: Mapping[str, Mapping[str, tuple[Method, str]]],
+        services: Mapping[str, Mapping[str, Method]],
         pools: Pools,
         options: ServerOptions,
     ) -> None:
@@ -174,7 +175,7 @@ class GrpcServer:
 
         Args:
             pipeline: that all calls pass.
-            services: by full name, the methods by name with the name of their pool.
+            services: by full name, the methods by name.
             pools: the threads.
             options: of gRPC.
         """
@@ -208,20 +209,19 @@ class GrpcServer:
     def _serve(
         self,
         service: str,
-        methods: Mapping[str, tuple[Method, str]],
+        methods: Mapping[str, Method],
         pipeline: Pipeline,
     ) -> None:
         queue = self._pools.decisions
         queued: list[ServedMethod] = []
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
-        for name, (method, pool) in methods.items():
+        for name, method in methods.items():
+            pool = rules_of(service, name).executor
             # What decides or plans for long shares one turn; short decisions go on beside it.
             plans = pool == "planner"
             takes_turns = plans or (pool == "decisions" and isinstance(queue, Executor))
             turn = self._pools.turn if takes_turns else None
-            served = pipeline.method(
-                f"/{service}/{name}", method, pool, turn=turn, shares_turn=plans
-            )
+            served = pipeline.method(f"/{service}/{name}", method, turn=turn, shares_turn=plans)
             if pool == "decisions" and not isinstance(queue, Executor):
                 queued.append(served)
             else:

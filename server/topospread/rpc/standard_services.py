@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from topospread.access.callers import Role
 from topospread.calls.call import Bidirectional, ClientStreaming
-from topospread.calls.roles import Permission
+from topospread.calls.rules import MethodRules, Permission
 from topospread.errors import MethodNotServed
 from topospread.rpc.threads import thread_handler
 
@@ -48,7 +48,7 @@ class UnimplementedHandler(grpc.GenericRpcHandler):
 
         kind = reflection_pb2.ServerReflectionRequest
         method = pipeline.method(
-            "unknown", ClientStreaming(kind, refuse), "other", permission=Permission(None)
+            "unknown", ClientStreaming(kind, refuse), MethodRules(Permission(None), "other")
         )
         self._handler = thread_handler(method, pipeline, executor)
 
@@ -86,8 +86,7 @@ def reflection_handler(
     method = pipeline.method(
         "reflection",
         Bidirectional(reflection_pb2.ServerReflectionRequest, describe),
-        "streams",
-        permission=Permission(Role.READ, None),
+        MethodRules(Permission(Role.READ, None), "streams"),
     )
     handler = thread_handler(method, pipeline, executor)
     return grpc.method_handlers_generic_handler(

@@ -55,15 +55,15 @@ class ClusterStateReadServicer:
     def __init__(self, reads: StateReader) -> None:
         self._reads = reads
 
-    def methods(self) -> dict[str, tuple[Method, str]]:
-        """The methods by name, with the pool that each runs on."""
+    def methods(self) -> dict[str, Method]:
+        """The methods by name."""
         return {
-            "GetObject": (Unary(pb.GetObjectRequest, self.get), "state"),
-            "ListObjects": (Unary(pb.ListObjectsRequest, self.list), "lists"),
-            "WatchObjects": (ServerStreaming(pb.WatchObjectsRequest, self.watch), "streams"),
-            "GetNodeTable": (Unary(pb.GetNodeTableRequest, self.node_table), "lists"),
-            "GetCluster": (Unary(pb.GetClusterRequest, self.get_cluster), "state"),
-            "ListClusters": (Unary(pb.ListClustersRequest, self.list_clusters), "state"),
+            "GetObject": Unary(pb.GetObjectRequest, self.get),
+            "ListObjects": Unary(pb.ListObjectsRequest, self.list),
+            "WatchObjects": ServerStreaming(pb.WatchObjectsRequest, self.watch),
+            "GetNodeTable": Unary(pb.GetNodeTableRequest, self.node_table),
+            "GetCluster": Unary(pb.GetClusterRequest, self.get_cluster),
+            "ListClusters": Unary(pb.ListClustersRequest, self.list_clusters),
         }
 
     def get(self, request: pb.GetObjectRequest, call: Call) -> pb.GetObjectResponse:

@@ -47,14 +47,14 @@ class ClusterStateWriteServicer:
     def __init__(self, writes: StateWriter) -> None:
         self._writes = writes
 
-    def methods(self) -> dict[str, tuple[Method, str]]:
-        """The methods by name, with the pool that each runs on."""
+    def methods(self) -> dict[str, Method]:
+        """The methods by name."""
         return {
-            "ApplyObjects": (Unary(pb.ApplyObjectsRequest, self.apply), "state"),
-            "DeleteObjects": (Unary(pb.DeleteObjectsRequest, self.delete), "state"),
-            "ReplaceObjects": (ClientStreaming(pb.ReplaceObjectsRequest, self.replace), "state"),
-            "DeleteCluster": (Unary(pb.DeleteClusterRequest, self.delete_cluster), "state"),
-            "AcceptStore": (Unary(pb.AcceptStoreRequest, self.accept_store), "state"),
+            "ApplyObjects": Unary(pb.ApplyObjectsRequest, self.apply),
+            "DeleteObjects": Unary(pb.DeleteObjectsRequest, self.delete),
+            "ReplaceObjects": ClientStreaming(pb.ReplaceObjectsRequest, self.replace),
+            "DeleteCluster": Unary(pb.DeleteClusterRequest, self.delete_cluster),
+            "AcceptStore": Unary(pb.AcceptStoreRequest, self.accept_store),
         }
 
     def apply(self, request: pb.ApplyObjectsRequest, call: Call) -> pb.ApplyObjectsResponse:

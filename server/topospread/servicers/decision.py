@@ -57,17 +57,14 @@ class DecisionServicer:
         self._metrics = metrics
         self._encoder = Encoder()
 
-    def methods(self) -> dict[str, tuple[Method, str]]:
-        """The methods by name, with the pool that each runs on."""
+    def methods(self) -> dict[str, Method]:
+        """The methods by name."""
         return {
-            "PreFilter": (Unary(frames.PreFilterFrame, self.pre_filter), "decisions"),
-            "Filter": (Unary(frames.FilterFrame, self.filter), "decisions"),
-            "Score": (Unary(frames.ScoreFrame, self.score), "decisions"),
-            "EvaluatePod": (Unary(frames.EvaluatePodFrame, self.evaluate), "decisions"),
-            "BatchEvaluatePods": (
-                Unary(frames.BatchEvaluatePodsFrame, self.batch_evaluate),
-                "decisions",
-            ),
+            "PreFilter": Unary(frames.PreFilterFrame, self.pre_filter),
+            "Filter": Unary(frames.FilterFrame, self.filter),
+            "Score": Unary(frames.ScoreFrame, self.score),
+            "EvaluatePod": Unary(frames.EvaluatePodFrame, self.evaluate),
+            "BatchEvaluatePods": Unary(frames.BatchEvaluatePodsFrame, self.batch_evaluate),
         }
 
     def pre_filter(self, request: frames.PreFilterFrame, call: Call) -> pb.PreFilterResponse:

@@ -59,9 +59,9 @@ class ExplainPodServicer:
         self._engine = engine
         self._metrics = metrics
 
-    def methods(self) -> dict[str, tuple[Method, str]]:
-        """The method by name, with its pool: it takes many times as long as a decision."""
-        return {"ExplainPod": (Unary(frames_pb2.ExplainPodFrame, self.explain_pod), "planner")}
+    def methods(self) -> dict[str, Method]:
+        """The method by its name."""
+        return {"ExplainPod": Unary(frames_pb2.ExplainPodFrame, self.explain_pod)}
 
     def explain_pod(
         self, request: frames_pb2.ExplainPodFrame, call: Call

@@ -88,15 +88,12 @@ class InspectorServicer:
     def __init__(self, inspector: Inspector) -> None:
         self._inspector = inspector
 
-    def methods(self) -> dict[str, tuple[Method, str]]:
-        """The methods by name, with the pool that each runs on."""
+    def methods(self) -> dict[str, Method]:
+        """The methods by name."""
         return {
-            "ListConstraints": (Unary(pb.ListConstraintsRequest, self.list), "planner"),
-            "GetConstraint": (Unary(pb.GetConstraintRequest, self.get), "planner"),
-            "WatchConstraints": (
-                ServerStreaming(pb.WatchConstraintsRequest, self.watch),
-                "streams",
-            ),
+            "ListConstraints": Unary(pb.ListConstraintsRequest, self.list),
+            "GetConstraint": Unary(pb.GetConstraintRequest, self.get),
+            "WatchConstraints": ServerStreaming(pb.WatchConstraintsRequest, self.watch),
         }
 
     def list(self, request: pb.ListConstraintsRequest, call: Call) -> pb.ListConstraintsResponse:

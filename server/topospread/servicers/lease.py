@@ -28,13 +28,13 @@ class LeaseServicer:
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
 
-    def methods(self) -> dict[str, tuple[Method, str]]:
-        """The methods by name, with the pool that each runs on: all wait for the store."""
+    def methods(self) -> dict[str, Method]:
+        """The methods by name."""
         return {
-            "AcquireLease": (Unary(pb.AcquireLeaseRequest, self.acquire), "state"),
-            "RenewLease": (Unary(pb.RenewLeaseRequest, self.renew), "state"),
-            "ReleaseLease": (Unary(pb.ReleaseLeaseRequest, self.release), "state"),
-            "GetLease": (Unary(pb.GetLeaseRequest, self.get), "state"),
+            "AcquireLease": Unary(pb.AcquireLeaseRequest, self.acquire),
+            "RenewLease": Unary(pb.RenewLeaseRequest, self.renew),
+            "ReleaseLease": Unary(pb.ReleaseLeaseRequest, self.release),
+            "GetLease": Unary(pb.GetLeaseRequest, self.get),
         }
 
     def acquire(self, request: pb.AcquireLeaseRequest, call: Call) -> pb.AcquireLeaseResponse:

@@ -66,17 +66,14 @@ class PlacementServicer:
         for call in ("PlacePod", "ReserveNode"):
             metrics.expect_placements(call)
 
-    def methods(self) -> dict[str, tuple[Method, str]]:
-        """The methods by name, with the pool that each runs on: all wait for the store."""
+    def methods(self) -> dict[str, Method]:
+        """The methods by name."""
         return {
-            "PlacePod": (Unary(frames_pb2.PlacePodFrame, self.place), "state"),
-            "ReserveNode": (Unary(frames_pb2.ReserveNodeFrame, self.reserve), "state"),
-            "ReleaseReservation": (Unary(pb.ReleaseReservationRequest, self.release), "state"),
-            "GetReservation": (Unary(pb.GetReservationRequest, self.get_reservation), "state"),
-            "ListReservations": (
-                Unary(pb.ListReservationsRequest, self.list_reservations),
-                "state",
-            ),
+            "PlacePod": Unary(frames_pb2.PlacePodFrame, self.place),
+            "ReserveNode": Unary(frames_pb2.ReserveNodeFrame, self.reserve),
+            "ReleaseReservation": Unary(pb.ReleaseReservationRequest, self.release),
+            "GetReservation": Unary(pb.GetReservationRequest, self.get_reservation),
+            "ListReservations": Unary(pb.ListReservationsRequest, self.list_reservations),
         }
 
     def place(self, request: frames_pb2.PlacePodFrame, call: Call) -> pb.PlacePodResponse:

@@ -50,9 +50,9 @@ class PlanRebalanceServicer:
     def __init__(self, planner: RebalancePlanner) -> None:
         self._planner = planner
 
-    def methods(self) -> dict[str, tuple[Method, str]]:
-        """The method by name, with the pool that it runs on."""
-        return {"PlanRebalance": (Unary(pb.PlanRebalanceRequest, self.plan_rebalance), "planner")}
+    def methods(self) -> dict[str, Method]:
+        """The method by its name."""
+        return {"PlanRebalance": Unary(pb.PlanRebalanceRequest, self.plan_rebalance)}
 
     def plan_rebalance(
         self, request: pb.PlanRebalanceRequest, call: Call

@@ -63,9 +63,9 @@ class RankDeletionsServicer:
     def __init__(self, ranker: DeletionRanker) -> None:
         self._ranker = ranker
 
-    def methods(self) -> dict[str, tuple[Method, str]]:
-        """The method by name, with the pool that it runs on."""
-        return {"RankDeletions": (Unary(pb.RankDeletionsRequest, self.rank_deletions), "planner")}
+    def methods(self) -> dict[str, Method]:
+        """The method by its name."""
+        return {"RankDeletions": Unary(pb.RankDeletionsRequest, self.rank_deletions)}
 
     def rank_deletions(
         self, request: pb.RankDeletionsRequest, call: Call

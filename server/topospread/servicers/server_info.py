@@ -46,9 +46,9 @@ class ServerInfoServicer:
     def __init__(self, facts: ServerFacts) -> None:
         self._facts = facts
 
-    def methods(self) -> dict[str, tuple[Method, str]]:
-        """The method by name, with the pool that it runs on."""
-        return {"GetServerInfo": (Unary(pb.GetServerInfoRequest, self.get), "other")}
+    def methods(self) -> dict[str, Method]:
+        """The method by its name."""
+        return {"GetServerInfo": Unary(pb.GetServerInfoRequest, self.get)}
 
     def get(self, request: pb.GetServerInfoRequest, call: Call) -> pb.GetServerInfoResponse:
         """ServerService.GetServerInfo."""

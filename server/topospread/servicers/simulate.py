@@ -68,9 +68,9 @@ class SimulateServicer:
     def __init__(self, scenarios: ScenarioBuilder) -> None:
         self._scenarios = scenarios
 
-    def methods(self) -> dict[str, tuple[Method, str]]:
-        """The method by name, with the pool that it runs on."""
-        return {"Simulate": (Unary(pb.SimulateRequest, self.simulate), "planner")}
+    def methods(self) -> dict[str, Method]:
+        """The method by its name."""
+        return {"Simulate": Unary(pb.SimulateRequest, self.simulate)}
 
     def simulate(self, request: pb.SimulateRequest, call: Call) -> pb.SimulateResponse:
         """PlannerService.Simulate."""
