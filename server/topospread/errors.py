@@ -1,7 +1,7 @@
 """Every error that topospread raises on purpose.
 
-Each has a ``reason``: a value of the API's ErrorReason, without its prefix. Each transport maps
-them to its own statuses in one place.
+Each has a ``code``, gRPC's name of its status, and a ``reason``, a value of the API's ErrorReason
+without its prefix.
 
 Texts are for the person who calls: they say what to do, and never show a driver's own message or a
 secret. The cause is kept in ``__cause__`` for the log.
@@ -53,12 +53,14 @@ class TopospreadError(Exception):
     """Base of all errors here.
 
     Attributes:
+        code: gRPC's name of the status.
         reason: for programs, as callers see it.
         metadata: more for programs, by names in lower camel case.
         retry_after: seconds after which trying again may help; None where it does not.
         http_status: over HTTP, where it is wrong as HTTP; 0: what its code stands for.
     """
 
+    code: ClassVar[str] = "INTERNAL"
     reason: ClassVar[str] = "INTERNAL"
     metadata: Mapping[str, str] = _NOTHING
     retry_after: float | None = None
@@ -80,6 +82,7 @@ class InvalidRequest(TopospreadError):
         violations: everything that is wrong; without any it is the request as a whole.
     """
 
+    code: ClassVar[str] = "INVALID_ARGUMENT"
     reason: ClassVar[str] = "INVALID_FIELDS"
 
     def __init__(self, message: str, violations: Sequence[FieldViolation] = ()) -> None:
@@ -166,6 +169,7 @@ class NotFound(TopospreadError):
         cluster: where it was looked for.
     """
 
+    code: ClassVar[str] = "NOT_FOUND"
     reason: ClassVar[str] = "OBJECT_NOT_FOUND"
 
     def __init__(self, message: str, kind: str = "", name: str = "", cluster: str = "") -> None:
@@ -202,6 +206,8 @@ class ObjectNotFound(NotFound):
 
 class PreconditionFailed(TopospreadError):
     """The caller's view is out of date."""
+
+    code: ClassVar[str] = "FAILED_PRECONDITION"
 
 
 class CycleExpired(PreconditionFailed):
@@ -262,6 +268,7 @@ class NoFeedProgress(PreconditionFailed):
 class RevisionUnavailable(TopospreadError):
     """A revision cannot be read from. List again."""
 
+    code: ClassVar[str] = "OUT_OF_RANGE"
     reason: ClassVar[str] = "REVISION_OF_OTHER_HISTORY"
 
 
@@ -291,6 +298,8 @@ class RevisionOfOtherHistory(RevisionUnavailable):
 
 class LimitExceeded(TopospreadError):
     """A limit is reached; the text names it."""
+
+    code: ClassVar[str] = "RESOURCE_EXHAUSTED"
 
 
 class RateExceeded(LimitExceeded):
@@ -356,18 +365,21 @@ class TooManyClusters(LimitExceeded):
 class DeadlineExceeded(TopospreadError):
     """The caller's deadline passed."""
 
+    code: ClassVar[str] = "DEADLINE_EXCEEDED"
     reason: ClassVar[str] = "DEADLINE_EXCEEDED"
 
 
 class CallerGone(TopospreadError):
     """The caller cancelled the call or its connection broke."""
 
+    code: ClassVar[str] = "CANCELLED"
     reason: ClassVar[str] = "CALLER_GONE"
 
 
 class Unauthenticated(TopospreadError):
     """The caller has no known credential; the error has no details."""
 
+    code: ClassVar[str] = "UNAUTHENTICATED"
     reason: ClassVar[str] = "CREDENTIALS_MISSING"
 
     def __init__(self) -> None:
@@ -377,6 +389,7 @@ class Unauthenticated(TopospreadError):
 class PermissionDenied(TopospreadError):
     """The caller is known and lacks a role. The text names the role. Do not retry."""
 
+    code: ClassVar[str] = "PERMISSION_DENIED"
     reason: ClassVar[str] = "ROLE_MISSING"
 
     def __init__(self, role: str, cluster: str = "", where: str = "") -> None:
@@ -388,12 +401,14 @@ class PermissionDenied(TopospreadError):
 class MethodNotServed(TopospreadError):
     """This version does not have the call."""
 
+    code: ClassVar[str] = "UNIMPLEMENTED"
     reason: ClassVar[str] = "METHOD_NOT_SERVED"
 
 
 class Conflict(TopospreadError):
     """Others changed what the decision rests on. Retry after ``retry_after`` seconds."""
 
+    code: ClassVar[str] = "ABORTED"
     reason: ClassVar[str] = "PLACEMENT_CONFLICT"
 
     def __init__(self, message: str, retry_after: float | None = 0.05) -> None:
@@ -419,6 +434,7 @@ class ReplaceIncomplete(Conflict):
 class Unavailable(TopospreadError):
     """Cannot answer now. Retry after ``retry_after`` seconds."""
 
+    code: ClassVar[str] = "UNAVAILABLE"
     reason: ClassVar[str] = "CLUSTER_LOADING"
 
     def __init__(self, message: str, retry_after: float = RETRY_LATER) -> None:
@@ -458,6 +474,7 @@ class ClusterUnavailable(Unavailable):
 class CorruptValue(TopospreadError):
     """A stored value cannot be read; it is skipped, counted and logged with its key."""
 
+    code: ClassVar[str] = "DATA_LOSS"
     reason: ClassVar[str] = "VALUE_CORRUPT"
 
 

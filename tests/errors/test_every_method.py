@@ -121,12 +121,10 @@ def failing() -> Iterator[grpc.Channel]:
             return ServerStreaming(kind, lambda raw, call: iter([fail(raw, call)]))
         return UnaryBytes(fail)
 
-    services: dict[str, dict[str, tuple[Method, str]]] = {}
-    for path, method in API.items():
+    services: dict[str, dict[str, Method]] = {}
+    for path in API:
         _, service, name = path.split("/")
-        streams = method.client_streaming or method.server_streaming
-        pool = "streams" if streams else "decisions" if "Decision" in service else "state"
-        services.setdefault(service, {})[name] = failing(path), pool
+        services.setdefault(service, {})[name] = failing(path)
     with _bare(services) as channel:
         yield channel
 

@@ -7,24 +7,7 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2
 
-from topospread.errors import (
-    CallerGone,
-    Conflict,
-    CorruptValue,
-    DeadlineExceeded,
-    InvalidRequest,
-    LimitExceeded,
-    MethodNotServed,
-    NotFound,
-    PermissionDenied,
-    PreconditionFailed,
-    RevisionUnavailable,
-    TooLarge,
-    TooManyClusters,
-    TopospreadError,
-    Unauthenticated,
-    Unavailable,
-)
+from topospread.errors import InvalidRequest, NotFound, TooLarge, TooManyClusters, TopospreadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,22 +37,6 @@ TYPE_URL: Final = "type.googleapis.com/google.rpc."
 INTERNAL: Final = "INTERNAL"
 """The code of a defect of the server."""
 
-_CODES: Final[Sequence[tuple[type[TopospreadError], str]]] = (
-    (InvalidRequest, "INVALID_ARGUMENT"),
-    (NotFound, "NOT_FOUND"),
-    (PreconditionFailed, "FAILED_PRECONDITION"),
-    (RevisionUnavailable, "OUT_OF_RANGE"),
-    (LimitExceeded, "RESOURCE_EXHAUSTED"),
-    (DeadlineExceeded, "DEADLINE_EXCEEDED"),
-    (CallerGone, "CANCELLED"),
-    (Unauthenticated, "UNAUTHENTICATED"),
-    (PermissionDenied, "PERMISSION_DENIED"),
-    (MethodNotServed, "UNIMPLEMENTED"),
-    (Conflict, "ABORTED"),
-    (Unavailable, "UNAVAILABLE"),
-    (CorruptValue, "DATA_LOSS"),
-)
-
 _VIOLATIONS: Final = {
     "Required value": "FIELD_VALUE_REQUIRED",
     "Invalid value": "FIELD_VALUE_INVALID",
@@ -85,7 +52,7 @@ _VIOLATIONS: Final = {
 
 def code_of(error: Exception) -> str:
     """The name of an error's code; INTERNAL for one that is not in :mod:`topospread.errors`."""
-    return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)
+    return error.code if isinstance(error, TopospreadError) else INTERNAL
 
 
 def details_of(error: Exception, traceparent: str = "") -> Iterator[Message]:
