@@ -124,7 +124,7 @@ def _explained(number: int) -> Any:
 def simulated(number: int) -> Any:
     """A Simulate of as many pods and constraints as are accepted."""
     made = planner_service_pb2.SimulateRequest()
-    made.pods.add(replicas=10_000).pod.object.CopyFrom(_wide(number))
+    made.pods.add(replicas=10_000).pod.object.CopyFrom(_wide(number, 6))
     for each in range(100):
         made.scenario.changes.drain_nodes.add(node=f"node-{each}")
     return made

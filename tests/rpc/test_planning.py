@@ -75,9 +75,9 @@ def _until_refused(simulate: Any) -> None:
 
 def test_simulation_ends_with_its_deadline(run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(simulate_service, "pause_between", lambda _: lambda: time.sleep(0.001))
-    running = run(max_simulated_pods="100000")
+    running = run(max_simulated_pods="30000")
     simulate = running.peer.planner.Simulate
-    late = simulate.future(request(100_000), timeout=0.3)
+    late = simulate.future(request(30_000), timeout=0.3)
     assert late.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     # Others may compute again.
     assert simulate(request(1), timeout=PATIENCE).placed_pod_count == 1

@@ -128,6 +128,34 @@ def test_more_pods_than_the_limit_are_refused(three_zones: World):
     assert field == f"{CHANGES}.addPods"
 
 
+def test_more_pods_times_constraints_than_the_limit_are_refused(three_zones: World):
+    def hosts(count: int) -> list[dict[str, object]]:
+        return [constraint(f"example.com/{number}") for number in range(count)]
+
+    said = "pods times constraints of each are at most 60000: ask for fewer pods"
+    ((field, text),) = refused(three_zones, pods=named("p", *hosts(64)), replicas=10_000)
+    assert (field, text.startswith(said)) == ("pods", True)
+    # The drained nodes' pods count with those that are asked for.
+    pods = named("p", *hosts(60))
+    assert simulation(three_zones, pods=pods, replicas=1000).pending_pods
+    drained = {"drain_nodes": ["n-a"], "reschedule": True}
+    for number in range(3):
+        three_zones.apply(bound(named(f"own-{number}", constraint()), "n-a"))
+    ((field, _),) = refused(three_zones, pods=pods, replicas=1000, **drained)
+    assert field == f"{CHANGES}.drainNodes"
+
+
+def test_default_constraints_count_where_pods_have_none(three_zones: World):
+    args = common_pb2.PodTopologySpreadArgs(defaulting_type="List")
+    for number in range(64):
+        args.default_constraints.add(
+            max_skew=1, topology_key=f"example.com/{number}", when_unsatisfiable="ScheduleAnyway"
+        )
+    lists = common_pb2.Settings(args=args)
+    ((field, _),) = refused(three_zones, pods=named("p"), replicas=1000, settings=lists)
+    assert field == "pods"
+
+
 def test_simulation_without_pods_is_refused(three_zones: World):
     assert refused(three_zones, pods=[]) == [("pods", "say which pods to place")]
 

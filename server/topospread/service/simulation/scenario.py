@@ -30,7 +30,7 @@ from topospread.store.model import Key, Kind
 from topospread_client import ORDINAL_LABELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
@@ -48,6 +48,9 @@ TURN: Final = 8
 for so many is far below its switch interval."""
 
 ADD_NODE_GROUPS: Final = "scenario.changes.addNodeGroups"
+
+MOST_JUDGED: Final = 60_000
+"""Pods times constraints of each: some seconds of work on thousands of nodes."""
 
 MOST_GROUPS: Final = 64
 """Node groups of which the fewest nodes are looked for."""
@@ -114,6 +117,7 @@ class ScenarioBuilder:
         removed = self._removed(request, wrong)
         added = self._added(request, wrong)
         batches, demands = self._batches(request, wrong)
+        wrong += _too_many_judged("pods", batches, "ask for fewer pods, or in several calls")
         if wrong:
             # The nodes can be looked at all the same; what is on them need not be read.
             _, view = self._engine.replicas.resolve(
@@ -124,6 +128,9 @@ class ScenarioBuilder:
         replica, view, evicted = self._state(request, decision)
         self._check_nodes(request, view, added, wrong)
         batches = [*evicted, *batches]
+        if evicted:
+            path = "scenario.changes.drainNodes"
+            wrong += _too_many_judged(path, batches, "drain fewer nodes, or ask for fewer pods")
         warnings = self._check_templates(request, view, batches, wrong)
         if wrong:
             raise InvalidRequest.of(wrong)
@@ -376,6 +383,19 @@ def between_pods(request: SimulationRequest) -> Callable[[], None]:
         pause()
 
     return between
+
+
+def _too_many_judged(
+    path: str, batches: Iterable[PodBatch], advice: str
+) -> Iterator[FieldViolation]:
+    """More pods with more constraints than are judged in one call."""
+    judged = 0
+    for batch in batches:
+        constraints = batch.shape.pod.constraints or batch.rules.profile.defaults
+        judged += len(batch.names) * len(constraints)
+    if judged > MOST_JUDGED:
+        text = f"pods times constraints of each are at most {MOST_JUDGED}: {advice}"
+        yield invalid(path, judged, text)
 
 
 def _idle_constraints(batches: Sequence[PodBatch], view: View) -> Iterator[str]:
