@@ -48,7 +48,8 @@ come from Prometheus' client library.
 `topospread_constraint*` are what [reports](api.md#services) say, unless `--constraint-metrics` is
 `none`. A cluster that changed is looked at after some 5 s, and where looks would take more than 2 %
 of a core later, up to 30 s. `topospread_constraint_*` have the namespace, the owner and the id of
-the constraint as GetConstraint takes it; pods without an owner have an empty one. They are for the
+the constraint as GetConstraint takes it; pods without an owner have an empty one, and
+a value is cut to 253 bytes, with `?` for what cannot be printed. They are for the
 constraints that `--constraint-metrics` chooses, up to `--max-constraint-series`, and go when it
 chooses them no more. Where Prometheus gives targets a label `namespace` of their own, as its
 operator does, scrape with `honor_labels`, as [deploy/kubernetes](../deploy/kubernetes/README.md)

@@ -53,3 +53,22 @@ def test_constraints_that_differ_in_their_selector_alone_do_not_collide() -> Non
     one, other = seen(number=1).constraints[0], seen(number=2).constraints[0]
     exposition = exposed(ClusterConstraints("prod", {}, {}, 0.0, [one, other]))
     assert len([name for name, _ in samples(exposition) if name.endswith("_constraint_skew")]) == 2
+
+
+def test_names_are_cut_and_have_no_control_characters() -> None:
+    def named(name: str, number: int) -> ConstraintGauges:
+        labels = ("shop", "Deployment", name, "zone", "DoNotSchedule", f"id-{number}")
+        return ConstraintGauges(labels, "violated", 3, 1, 2)
+
+    names = ["n" * 100_000, "\N{SNOWMAN}" * 100, "a\x00\x1b[31m\nb\u202ec"]
+    gauges = [named(name, number) for number, name in enumerate([*names, names[0]])]
+    exposition = exposed(ClusterConstraints("prod", {}, {}, 0.0, gauges))
+    shown = [
+        dict(labels)["owner_name"]
+        for name, labels in samples(exposition)
+        if name == "topospread_constraint_skew"
+    ]
+    # Two that are cut to the same name are told apart by their ids.
+    assert shown == ["n" * 253, "\N{SNOWMAN}" * 84, "a??[31m?b?c", "n" * 253]
+    assert len(exposition) < 100_000
+    assert b"\x1b" not in exposition

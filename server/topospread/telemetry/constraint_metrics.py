@@ -31,6 +31,11 @@ LABELS: Final = (
 """Of the series of a constraint. The id tells apart what is otherwise alike, such as two selectors
 of one owner."""
 
+MOST_BYTES: Final = 253
+"""Of a label's value: as many as most names of Kubernetes may have. Owners' names, which come with
+pods, have no bound there.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ConstraintGauges:
@@ -92,7 +97,11 @@ def constraint_families(clusters: Iterable[ClusterConstraints]) -> Iterator[Metr
     for one in clusters:
         age.add_metric((one.cluster,), one.age_seconds)
     yield age
-    shown = [((one.cluster, *each.labels), each) for one in clusters for each in one.constraints]
+    shown = [
+        ((one.cluster, *map(label_value, each.labels)), each)
+        for one in clusters
+        for each in one.constraints
+    ]
     for name, text, read in (
         ("skew", "Pods in the fullest eligible domain, less the global minimum.", "skew"),
         ("max_skew", "maxSkew of the constraint.", "max_skew"),
@@ -111,3 +120,9 @@ def constraint_families(clusters: Iterable[ClusterConstraints]) -> Iterator[Metr
         for state in STATES:
             states.add_metric((*labels, state), float(each.state == state))
     yield states
+
+
+def label_value(text: str) -> str:
+    """The beginning of a text that came with an object, with "?" for what cannot be printed."""
+    cut = text[:MOST_BYTES].encode("utf-8", "replace")[:MOST_BYTES].decode("utf-8", "ignore")
+    return cut if cut.isprintable() else "".join(c if c.isprintable() else "?" for c in cut)
