@@ -122,6 +122,33 @@ def test_a_clean_object_is_allowed_without_a_word(api):
     assert api.ask(clean) == {"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "allowed": True}
 
 
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"labels": {f"label-{number}": "" for number in range(20_001)}},
+        {"finalizers": ["x"] * 20_001},
+        {"labels": {"long": "a-" * (300 << 10)}},
+        {"labels": {"a-" * (300 << 10): "long"}},
+    ],
+)
+def test_an_object_of_many_values_or_much_text_is_let_through_unlinted(api, large):
+    wrong = deployment(constraint(labelSelector={"matchLabels": {"app": "wen"}}))
+    of_pods = wrong["spec"]["template"]["metadata"]
+    assert "SelfMismatch" in api.codes(wrong)
+    for metadata in (wrong["metadata"], of_pods):
+        kept = dict(metadata)
+        metadata |= large
+        assert api.codes(wrong) == ["not linted"]
+        metadata.clear()
+        metadata |= kept
+
+
+def test_managed_fields_count_for_nothing(api):
+    wrong = deployment(constraint(labelSelector={"matchLabels": {"app": "wen"}}))
+    wrong["metadata"]["managedFields"] = [{"manager": "m"}] * 20_000
+    assert "SelfMismatch" in api.codes(wrong)
+
+
 def test_a_mistake_is_a_warning_and_is_allowed(api):
     answer = api.ask(deployment(constraint(labelSelector={"matchLabels": {"app": "wen"}})))
     assert answer["allowed"]

@@ -37,6 +37,12 @@ MOST_TERMS: Final = 10_000
 person writes.
 """
 
+MOST_VALUES: Final = 20_000
+MOST_TEXT: Final = 512 << 10
+"""Values of an object, and characters of its keys and strings, that are linted in some tens of
+milliseconds; managedFields, which are not read, aside. Annotations may have half of that text.
+"""
+
 _GROUPS: Final = {
     "Deployment": ("apps", "extensions"),
     "StatefulSet": ("apps", "extensions"),
@@ -74,6 +80,26 @@ def is_workload(manifest: Manifest) -> bool:
     if is_patch(manifest):
         return False
     return _is_own_kind(manifest) or _has_template(manifest)
+
+
+def is_large(manifest: Manifest) -> bool:
+    """Whether an object has more values, or more text, than is linted in a moment."""
+    metadata = dict(_part(manifest, "metadata"))
+    metadata.pop("managedFields", None)
+    parts: list[object] = [{**manifest, "metadata": metadata}]
+    values = text = 0
+    while parts:
+        part = parts.pop()
+        if isinstance(part, str):
+            text += len(part)
+        elif isinstance(part, Mapping | list):
+            values += len(part)
+            if values > MOST_VALUES:
+                return True
+            parts.extend(part)
+            if isinstance(part, Mapping):
+                parts.extend(part.values())
+    return text > MOST_TEXT
 
 
 def is_patch(manifest: Manifest) -> bool:

@@ -17,7 +17,13 @@ from urllib.parse import parse_qsl
 
 from topospread.access.callers import Role
 from topospread.checkpoints import Computation, computing_for
-from topospread.codec.lint_manifests import is_workload, workload_from_manifest
+from topospread.codec.lint_manifests import (
+    MOST_TEXT,
+    MOST_VALUES,
+    is_large,
+    is_workload,
+    workload_from_manifest,
+)
 from topospread.errors import CallerGone, InvalidRequest, MethodNotServed, TopospreadError
 from topospread.http.admission_json import admission_response, read_review
 from topospread.http.calls import HttpMethod, Lane
@@ -58,6 +64,10 @@ MARGIN: Final = 0.2
 """The part of the API server's timeout that is left for the way of the answer."""
 
 MAX_TIMEOUT: Final = 30.0
+
+NOT_LINTED: Final = (
+    f"not linted: it has more than {MOST_VALUES} values or {MOST_TEXT >> 10} KiB of text"
+)
 
 _TIMEOUT: Final = re.compile(r"^(\d{1,4})(ms|s)$")
 
@@ -118,11 +128,14 @@ class Webhook:
             raise
         if review.content is None or review.is_leaving or not is_workload(review.content):
             return admission_response(review.uid, (), ())
+        compared = review.before if self._refused else None
+        if is_large(review.content) or (compared is not None and is_large(compared)):
+            return admission_response(review.uid, [NOT_LINTED], ())
         linted = _linted(review.content)
         if linted is None:
             # The API server says so in its own words, or knows a type that this server does not.
             return admission_response(review.uid, (), ())
-        before = _before(review.before) if self._refused else None
+        before = _before(compared)
         given = [linted] if before is None else [linted, before]
         found = self._findings(given, cluster, call)
         call.span.set("topospread.findings", len(found[0]))
