@@ -124,6 +124,7 @@ def make_pools(settings: ServerSettings, metrics: Metrics, sweeper: Sweeper) -> 
         Executor("state", STATE_THREADS, STATE_QUEUE),
         Executor("lists", LIST_THREADS, LIST_QUEUE),
         Executor("planner", PLANNER_THREADS, PLANNER_QUEUE),
+        Executor("webhook", PLANNER_THREADS, PLANNER_QUEUE),
         Executor("expander", EXPANDER_THREADS, EXPANDER_QUEUE),
         Executor("streams", MAX_STREAMS, 0),
         Executor("watches", MAX_WATCHES, 0),
@@ -349,9 +350,9 @@ def make_webhook(
             f"--webhook-refuse: there is no code {unknown[0]!r}: write error, or codes of "
             "docs/lint.md"
         )
-    planner, refused = pools.executors["planner"], frozenset(settings.webhook_refuse)
+    threads, refused = pools.executors["webhook"], frozenset(settings.webhook_refuse)
     return HttpCalls(
-        webhook.Webhook(engine, planner, pools.turn, refused).method,
+        webhook.Webhook(engine, threads, pools.turn, refused).method,
         webhook.LABEL,
         http_pipeline(parts),
         max_body_bytes=min(settings.http_max_body_bytes, webhook.MAX_BYTES),

@@ -100,7 +100,8 @@ class Pools:
         executors: of all other calls, by name: ``state`` (ClusterStateService, PlacementService and
             LeaseService, which wait for the store), ``lists`` (of these what grows with the
             cluster), ``planner`` (ExplainPod and the calls of PlannerService and InspectorService,
-            which compute for long), ``expander``, ``streams``, ``watches`` (of health), ``other``.
+            which compute for long), ``webhook``, ``extender``, ``expander``, ``streams``,
+            ``watches`` (of health), ``other``.
     """
 
     turn: Turn
