@@ -56,6 +56,18 @@ def test_one_owner_has_half_and_all_have_the_whole():
     guard.hold("a", 10)
 
 
+def test_all_streams_together_have_half():
+    guard = MemoryGuard(100)
+    first = guard.hold("a", 30, streaming=True)
+    guard.hold("b", 20, streaming=True)
+    with pytest.raises(QueueFull, match="all streams: more than 50 bytes"):
+        guard.hold("c", 1, streaming=True)
+    guard.hold("c", 50)
+    first.release()
+    guard.hold("d", 30, streaming=True)
+    assert guard.total == 100
+
+
 def test_one_call_that_needs_more_than_any_owner_has_is_too_large():
     guard = MemoryGuard(100)
     with guard.hold("a") as held:

@@ -227,7 +227,7 @@ class Call:
         Raises:
             LimitExceeded: too much is kept for it, or for all, already.
         """
-        return self.guard.hold(self.owner, size)
+        return self.guard.hold(self.owner, size, streaming=self.method.streaming)
 
     @contextmanager
     def memory(self) -> Iterator[Callable[[int], object]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from topospread.errors import DeadlineExceeded, QueueFull, ShuttingDown, TooLarge, Unauthenticated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from topospread.errors import TopospreadError
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger(__name__)
 
 SETTING: Final = "--max-held-bytes"
+
+STREAMS: Final = object()
+"""All streams of answers, as one owner of what is kept for them."""
 
 CHECK_SECONDS: Final = 0.25
 """Seconds between two looks at what waits for callers."""
@@ -51,11 +54,11 @@ GRACE_SECONDS: Final = 0.7
 class Held:
     """Bytes that are kept for an owner; a context manager that gives them back."""
 
-    __slots__ = ("_guard", "_owner", "size")
+    __slots__ = ("_guard", "_owners", "size")
 
-    def __init__(self, guard: MemoryGuard, owner: Hashable) -> None:
+    def __init__(self, guard: MemoryGuard, owners: Sequence[Hashable]) -> None:
         self._guard = guard
-        self._owner = owner
+        self._owners = owners
         self.size = 0
 
     def __enter__(self) -> Self:
@@ -70,7 +73,7 @@ class Held:
         Raises:
             LimitExceeded: there is no room for them; what was held stays.
         """
-        self._guard._resize(self, self._owner, size)  # noqa: SLF001 - of one module
+        self._guard._resize(self, self._owners, size)  # noqa: SLF001 - of one module
 
     def add(self, size: int) -> None:
         """Keep so many bytes more; raises as :meth:`resize`."""
@@ -86,7 +89,8 @@ class MemoryGuard:
     """The bytes that are kept for callers: answers that they have not taken, lists they send.
 
     Args:
-        most: bytes for all callers; one may have half of them.
+        most: bytes for all callers; one may have half of them, and so may all streams of answers
+            together, so that watches that nobody reads leave room for writes.
 
     Attributes:
         total: bytes that are kept now.
@@ -98,37 +102,49 @@ class MemoryGuard:
         self._owners: dict[Hashable, int] = {}
         self.total = 0
 
-    def hold(self, owner: Hashable, size: int = 0) -> Held:
+    def hold(self, owner: Hashable, size: int = 0, *, streaming: bool = False) -> Held:
         """Keep bytes for an owner, a credential or else a connection.
+
+        Args:
+            owner: whose they are.
+            size: bytes.
+            streaming: they are kept for a stream of answers.
 
         Raises:
             LimitExceeded: there is no room for them.
         """
-        held = Held(self, owner)
+        held = Held(self, (owner, STREAMS) if streaming else (owner,))
         if size:
             held.resize(size)
         return held
 
-    def _resize(self, held: Held, owner: Hashable, size: int) -> None:
+    def _resize(self, held: Held, owners: Sequence[Hashable], size: int) -> None:
         more = size - held.size
         with self._lock:
-            own = self._owners.get(owner, 0)
+            kept = {owner: self._owners.get(owner, 0) + more for owner in owners}
             if more > 0:
-                self._check(size, own + more, self.total + more)
+                self._check(size, kept, self.total + more)
             self.total += more
             held.size = size
-            if own + more:
-                self._owners[owner] = own + more
-            else:
-                self._owners.pop(owner, None)
+            self._owners.update(kept)
+            for owner in owners:
+                if not kept[owner]:
+                    del self._owners[owner]
 
-    def _check(self, size: int, own: int, total: int) -> None:
+    def _check(self, size: int, kept: Mapping[Hashable, int], total: int) -> None:
         share = self._most // 2
         if size > share:
             raise TooLarge(f"more than {share} bytes in one call ({SETTING})", SETTING, share)
-        if own > share or total > self._most:
-            whose = f"this caller's calls: more than {share}" if own > share else "all calls: more"
-            raise QueueFull(f"too much is kept for {whose} bytes ({SETTING}): try again later")
+        for owner, own in kept.items():
+            if own > share:
+                whose = "all streams" if owner is STREAMS else "this caller's calls"
+                raise _full(f"{whose}: more than {share}")
+        if total > self._most:
+            raise _full("all calls: more")
+
+
+def _full(whose: str) -> QueueFull:
+    return QueueFull(f"too much is kept for {whose} bytes ({SETTING}): try again later")
 
 
 class Sweeper:

@@ -287,7 +287,8 @@ class ServerSettings:
         help=(
             "Memory for what is kept for callers: the objects that lists under way have received "
             "and that watches begin with, and answers of 64 KiB and more until they are taken. One "
-            "caller may have half of it; past that RESOURCE_EXHAUSTED."
+            "caller may have half of it, and so may all streams together; past that "
+            "RESOURCE_EXHAUSTED."
         ),
         reason="Half is room for a list of 400,000 usual pods: each counts as stored, and a KiB.",
     )
