@@ -1,11 +1,11 @@
-"""Calls whose callers go, or whose deadline passes: what a server spends on them afterwards."""
+"""Calls whose callers go, are late or read nothing: what a server spends on them."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,10 +19,13 @@ from bench.processes import server
 from bench.stores import filled_store
 from tests.servers import Peer
 from tests.waiting import PATIENCE
+from topospread.calls.memory import PENDING_SECONDS
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
+from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 from topospread_proto.v1 import (
     common_pb2,
     deletion_order_pb2,
+    inspector_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
     rebalance_pb2,
@@ -48,6 +51,16 @@ those that wait begins. Forty batches take some 2.5 s where each is computed to 
 
 IDLE: Final = 0.3
 """Seconds without CPU after which a process is idle: its clock goes in hundredths."""
+
+STREAMS: Final = 64
+CONNECTIONS: Final = 8
+UNREAD: Final = 20.0
+"""Seconds for which others write beside streams that nobody reads."""
+
+NOT_READING: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0))
+"""Of a client: what it does not read stays with the server, but for 64 KiB."""
+
+BATCH: Final = 500
 
 _SERVICES: Final = "/topospread.v1."
 
@@ -139,6 +152,14 @@ def rebalance() -> planner_service_pb2.PlanRebalanceRequest:
     return request
 
 
+STREAMED: Final[Mapping[str, Callable[[], Message]]] = {
+    "ClusterStateService/WatchObjects": lambda: state_pb.WatchObjectsRequest(send_initial=True),
+    "InspectorService/WatchConstraints": lambda: inspector_service_pb2.WatchConstraintsRequest(
+        domain_limit=1000
+    ),
+}
+"""Streams that begin with much on thousands of nodes, by method."""
+
 LONG: Final[Mapping[str, Callable[[], Message]]] = {
     "DecisionService/BatchEvaluatePods": lambda: batch(250),
     "DecisionService/ExplainPod": explain,
@@ -208,22 +229,98 @@ def _ended(future: grpc.Future) -> None:
         future.exception(PATIENCE)
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What streams did that nobody read.
+
+    Attributes:
+        opened: streams that were asked for.
+        refused: those that the server ended within UNREAD.
+        left: streams for which there was no room a minute later.
+        resident: MB that the server held at most, above what it had before.
+        written: lists that another caller replaced meanwhile.
+        writes_refused: such lists that were refused.
+    """
+
+    opened: int
+    refused: int
+    left: int
+    resident: float
+    written: int
+    writes_refused: int
+
+
+def unread(running: Running, method: str, request: Message, pods: int) -> Unread:
+    """Open streams that nobody reads, and replace lists of so many pods beside them."""
+    before = running.resident()
+    began = time.monotonic()
+    highest, written, writes_refused = 0.0, 0, 0
+    with ExitStack() as opened, Peer(running.address) as writer:
+        channels = [grpc.insecure_channel(running.address, NOT_READING) for _ in range(CONNECTIONS)]
+        begin: list[Any] = [
+            opened.enter_context(each).unary_stream(_SERVICES + method) for each in channels
+        ]
+        streams = [each(request.SerializeToString()) for each in begin * (STREAMS // CONNECTIONS)]
+        time.sleep(SECONDS)
+        while time.monotonic() < began + UNREAD:
+            try:
+                writer.state.ReplaceObjects(replaced(pods), timeout=PATIENCE)
+                written += 1
+            except grpc.RpcError as error:
+                writes_refused += error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            highest = max(highest, running.resident() - before)
+        refused = sum(not each.is_active() for each in streams)
+        # Who reads nothing does not learn that its stream has ended; others find room.
+        time.sleep(max(0.0, began + UNREAD + 2 * PENDING_SECONDS - time.monotonic()))
+        watched = state_pb.WatchObjectsRequest(kinds=[common_pb2.KIND_NODE])
+        read = [writer.state.WatchObjects(watched) for _ in range(STREAMS)]
+        left = sum(not _begins(each) for each in read)
+    return Unread(len(streams), refused, left, round(highest, 1), written, writes_refused)
+
+
+def _begins(stream: Any) -> bool:
+    """Whether a stream has an answer."""
+    try:
+        next(stream)
+    except grpc.RpcError:
+        return False
+    return True
+
+
+def replaced(pods: int) -> Iterator[state_pb.ReplaceObjectsRequest]:
+    """All of a cluster's pods, anew."""
+    start = state_pb.ReplaceStart(cluster="replaced", kind=common_pb2.KIND_POD)
+    yield state_pb.ReplaceObjectsRequest(start=start)
+    like = requests.incoming_pods()[0]
+    for first in range(0, pods, BATCH):
+        batch = state_pb.ReplaceObjectsRequest()
+        for number in range(first, min(pods, first + BATCH)):
+            made = batch.batch.objects.add().pod
+            made.CopyFrom(like)
+            made.metadata.name = f"replaced-{number}"
+        yield batch
+    yield state_pb.ReplaceObjectsRequest(commit=state_pb.ReplaceCommit(object_count=pods))
+
+
 @campaign(
     "abandoned",
     nodes_option,
     pods_option,
     click.option("--calls", type=click.IntRange(1), default=CALLS, show_default=True),
-    click.option("--method", "methods", multiple=True, type=click.Choice([*LONG])),
+    click.option(
+        "--method", "methods", multiple=True, type=click.Choice([*LONG, *STREAMED]), help="Only it."
+    ),
 )
 def command(nodes: int, pods: int, calls: int, methods: tuple[str, ...]) -> Outcome:
-    """Make long calls whose callers go, and see what the server spends on them afterwards.
+    """Make calls whose callers go or read no answer, and see what the server spends on them.
 
-    Seconds of CPU from the moment at which they have gone until the process is idle, and
-    milliseconds of another caller's slowest EvaluatePod.
+    Streams that nobody reads must be over after a minute, and refuse no lists that another caller
+    replaces. Of long calls: seconds of CPU from the moment at which they have gone until the
+    process is idle, and milliseconds of another caller's slowest EvaluatePod.
     """
     figures, broken = {}, []
     with filled_store(Size(nodes, pods)) as store:
-        for method in methods or LONG:
+        for method in [each for each in methods or LONG if each in LONG]:
             for deadline in (None, DEADLINE):
                 left = "cancelled" if deadline is None else "expired"
                 name = f"{method}, {left}"
@@ -235,6 +332,15 @@ def command(nodes: int, pods: int, calls: int, methods: tuple[str, ...]) -> Outc
                     broken.append(f"{name}: refused as invalid, so nothing was tried")
                 if spent.cpu > MAX_CPU:
                     broken.append(f"{name}: {spent.cpu} s of CPU after the callers had gone")
+        for method in [each for each in methods or STREAMED if each in STREAMED]:
+            note(f"abandoned: {method}, unread")
+            with server(store) as running:
+                found = unread(running, method, STREAMED[method](), pods)
+            figures[f"{method}, unread"] = asdict(found)
+            if found.writes_refused or not found.written:
+                broken.append(f"{method}: {found.writes_refused} lists of another were refused")
+            if found.left:
+                broken.append(f"{method}: {found.left} unread streams were open still")
     return Outcome(figures, broken)
 
 

@@ -1,13 +1,18 @@
-"""Decisions of a caller beside others who list, write and plan, compared to when it is alone."""
+"""Calls of a caller beside others who list, write, plan and apply, compared to when it is alone."""
 
 from __future__ import annotations
 
+import json
+import math
+import multiprocessing
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import grpc
+import httpx
 
 from bench.campaigns.campaign import (
     Outcome,
@@ -27,12 +32,20 @@ from tests.waiting import PATIENCE
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import decision_service_pb2 as pb
+from topospread_proto.v1 import inspector_service_pb2 as inspector_pb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from multiprocessing.synchronize import Event
 
 AIM: Final = 20.0
 """How many times its p99 alone a decision's p99 beside others may be."""
+
+MOST_LATE: Final = 0.05
+"""Seconds that p99 may have beside manifests of megabytes: their JSON is parsed in one piece."""
+
+MOST: Final = 2.0
+"""Seconds for an answer of the planner's, and of the webhook, beside a Simulate."""
 
 STATE: Final = "/topospread.v1.ClusterStateService/"
 CALLERS: Final = 64
@@ -77,6 +90,112 @@ def _varint(number: int) -> bytes:
         written.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes((*written, number))
+
+
+def _planned() -> Mapping[str, tuple[str, bytes]]:
+    """What is answered by the threads that also carry out a Simulate."""
+    explained = pb.ExplainPodRequest(pod=common_pb2.PodSource(object=pod()))
+    listed = inspector_pb.ListConstraintsRequest()
+    return {
+        "ExplainPod": (f"{ENGINE}ExplainPod", explained.SerializeToString()),
+        "ListConstraints": (
+            "/topospread.v1.InspectorService/ListConstraints",
+            listed.SerializeToString(),
+        ),
+    }
+
+
+def _review(labels: int = 1, containers: int = 1, label: int = 1) -> bytes:
+    """A review of a Deployment with so many labels, containers, and characters of a label."""
+    meant = {"app": "app-1", **{f"label-{number}": "x" for number in range(labels)}}
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "app-1"}},
+    }
+    template = {
+        "metadata": {"labels": {**meant, "long": "a-" * (label // 2)}},
+        "spec": {
+            "containers": [{"name": f"c-{number}", "image": "i"} for number in range(containers)],
+            "topologySpreadConstraints": [spread],
+        },
+    }
+    spec = {
+        "replicas": 4,
+        "selector": {"matchLabels": {"app": "app-1"}},
+        "template": template,
+    }
+    applied = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": spec,
+    }
+    return json.dumps(
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {"uid": "u", "namespace": "default", "object": applied},
+        }
+    ).encode()
+
+
+def _heavy_reviews() -> Mapping[str, bytes]:
+    """Manifests of some megabytes, as many as API servers pass on."""
+    return {
+        "150,000 labels": _review(labels=150_000),
+        "60,000 containers": _review(containers=60_000),
+        "a label of 2 MB": _review(label=2_000_000),
+    }
+
+
+def _validate(url: str, review: bytes, seconds: float) -> tuple[list[float], int]:
+    """Send a review again and again; returns the seconds of each, and how many failed."""
+    took, failed = [], 0
+    with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as http:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            began = time.monotonic()
+            answer = http.post("/validate?timeout=2s", content=review)
+            took.append(time.monotonic() - began)
+            failed += answer.status_code != httpx.codes.OK
+    return took, failed
+
+
+def _apply(url: str, review: bytes, begun: Event) -> None:
+    _, failed = _validate(url, review, MOST_LATE)
+    if not failed:
+        begun.set()
+        _validate(url, review, math.inf)
+
+
+@contextmanager
+def _applied(url: str, review: bytes) -> Iterator[None]:
+    """Have a review sent all the time, by a process of its own."""
+    spawning = multiprocessing.get_context("spawn")
+    begun = spawning.Event()
+    applying = spawning.Process(target=_apply, args=(url, review, begun), daemon=True)
+    applying.start()
+    try:
+        assert begun.wait(PATIENCE), "no review was answered"
+        yield
+    finally:
+        applying.kill()
+        applying.join()
+
+
+def _beside_simulate(server: ServerProcess, seconds: float) -> Iterator[tuple[str, float, int]]:
+    """What is asked beside a Simulate, the seconds of its slowest answer, and how many failed."""
+    planned = [simulated(1).SerializeToString()]
+    with HeavyCaller(server.address, 1, f"{PLANNER}Simulate", planned) as heavy:
+        time.sleep(seconds / 4)
+        for name, question in _planned().items():
+            took, failed = _ask(server.address, question, seconds)
+            yield name, max(took), failed
+        took, failed = _validate(server.http, _review(), seconds)
+        # One that is refused holds nobody up.
+        yield "the webhook", max(took), failed + heavy.failed
 
 
 def _writes() -> list[bytes]:
@@ -124,16 +243,36 @@ def _p99(took: Sequence[float]) -> float:
     server_flag_option,
 )
 def command(nodes: int, pods: int, seconds: float, server_flags: tuple[str, ...]) -> Outcome:
-    """Compare a caller's decisions alone and beside others who list, write and plan.
+    """Compare a caller's decisions alone and beside others who list, write, plan and apply.
 
     Its p99 of EvaluatePod, of a batch of 100 and of a pod of 20 KiB may be at most 20 times as long
     beside 64 callers of ListObjects and 64 of ApplyObjects, and beside the worst Simulate that is
-    accepted; and none may fail.
+    accepted. That of EvaluatePod may be 50 ms beside manifests of megabytes that are applied.
+    Beside that Simulate ExplainPod, ListConstraints and the webhook may take 2 s. None may fail.
     """
     quiet = ("--log-level", "error")
     figures: dict[str, Any] = {}
     broken = []
-    with ServerProcess("--store", "memory:", *quiet, *server_flags) as server:
+
+    def compared(
+        name: str, took: Sequence[float], failed: int, alone: float, most: float = 0.0
+    ) -> None:
+        """Keep what was measured, and what of it breaks a promise."""
+        ratio = _p99(took) / alone
+        figures[name] = {
+            "alone_p99_ms": round(alone * 1e3, 2),
+            "beside_p99_ms": round(_p99(took) * 1e3, 2),
+            "ratio": round(ratio, 1),
+            "asked": len(took),
+            "failed": failed,
+        }
+        if ratio > AIM and _p99(took) > most:
+            broken.append(f"{name}: its p99 is {ratio:.1f} times as long")
+        if failed:
+            broken.append(f"{name}: {failed} calls failed")
+
+    http = ("--http", "127.0.0.1:0")
+    with ServerProcess("--store", "memory:", *http, *quiet, *server_flags) as server:
         measured = Measured(server.process.pid, server.address)
         load(measured, nodes, pods)
         listed = state_pb.ListObjectsRequest(kind=common_pb2.KIND_POD, page_size=500)
@@ -162,20 +301,24 @@ def command(nodes: int, pods: int, seconds: float, server_flags: tuple[str, ...]
                 finally:
                     for caller in callers:
                         caller.__exit__()
-                ratio = _p99(took) / alone[name]
-                figures[f"{name} beside {what}"] = {
-                    "alone_p99_ms": round(alone[name] * 1e3, 2),
-                    "beside_p99_ms": round(_p99(took) * 1e3, 2),
-                    "ratio": round(ratio, 1),
-                    "asked": len(took),
-                    "failed": failed,
+                compared(f"{name} beside {what}", took, failed, alone[name])
+                figures[f"{name} beside {what}"] |= {
                     "others_answered": answered,
                     "others_refused": refused,
                 }
-                if ratio > AIM:
-                    broken.append(f"{name} beside {what}: its p99 is {ratio:.1f} times as long")
-                if failed:
-                    broken.append(f"{name} beside {what}: {failed} calls failed")
+        evaluate = questions["EvaluatePod"]
+        for what, review in _heavy_reviews().items():
+            note(f"beside: EvaluatePod beside manifests with {what}")
+            with _applied(server.http, review):
+                took, failed = _ask(server.address, evaluate, seconds)
+            name = f"EvaluatePod beside {what}"
+            compared(name, took, failed, alone["EvaluatePod"], MOST_LATE)
+        for name, slowest, failed in _beside_simulate(server, seconds):
+            figures[f"{name} beside Simulate"] = {"slowest_s": round(slowest, 2), "failed": failed}
+            if slowest > MOST:
+                broken.append(f"{name} beside Simulate: an answer took {slowest:.1f} s")
+            if failed:
+                broken.append(f"{name} beside Simulate: {failed} calls failed")
     return Outcome(figures, broken)
 
 
