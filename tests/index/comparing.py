@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.index.changes import ELIGIBILITIES, GROUPS, KEYS, NAMESPACES, RESOURCES, TRAITS
 from topospread.spread.cells import KEPT
+from topospread.spread.classes import first_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -193,7 +194,7 @@ def assert_cells(
                 if each == own
             ]
             for count in (1, KEPT, len(slots)):
-                assert cells.members(number, own, count) == here[:count]
+                assert first_members(cells, number, own, count) == here[:count]
         assert max(pods) < cells.width
 
 
@@ -224,4 +225,4 @@ def read(snapshot: Snapshot, groups: Iterable[GroupKey] = GROUPS) -> None:
             cells = snapshot.cells(group, snapshot.partition(traits))
             for number, held in enumerate(cells.held):
                 for own in held:
-                    cells.members(number, own, 1)
+                    first_members(cells, number, own, 1)

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from topospread.calls.access import AccessControl
     from topospread.calls.call import Response
     from topospread.calls.sizes import MessageLimits
-    from topospread.telemetry.accumulators import Histogram
-    from topospread.telemetry.metrics import CallMeter, Metrics
+    from topospread.telemetry.meters import CallMeter, Histogram
+    from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.tracing import CallSpan, Tracing
 
 LOG: Final = logging.getLogger(__name__)

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     )
     from topospread.service.decisions.request import DecisionRequest, PodRef
     from topospread.service.explaining.explain import ExplainResult
-    from topospread.telemetry.metrics import Metrics, Result
+    from topospread.telemetry.meters import Result
+    from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.tracing import CallSpan
     from topospread_proto.v1 import decision_service_pb2 as pb
 

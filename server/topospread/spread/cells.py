@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SLICE: Final = 256
-"""Slots that are compared at once; NumPy holds the interpreter's lock up to some 500."""
-
 KEPT: Final = 8
 """Members kept per cell: five nodes are named by default."""
 
@@ -64,18 +61,21 @@ class Cells:
         within: [classes][as held] nodes that hold at most so many.
         nodes: [classes] all nodes.
         width: one more than the most that any node holds.
+        partition: the nodes by class.
+        counts: [slots] matching pods; None: nothing is counted, all nodes hold 0.
+        members: the first nodes by name of cells that were named, by class and own pods.
     """
 
     __slots__ = (
         "_both",
-        "_counts",
         "_every",
-        "_members",
         "_of_nodes",
-        "_partition",
         "_rows",
+        "counts",
         "held",
+        "members",
         "nodes",
+        "partition",
         "width",
         "within",
     )
@@ -91,7 +91,7 @@ class Cells:
 
         Args:
             partition: the nodes by class.
-            counts: [slots] matching pods; None: nothing is counted, all nodes hold 0.
+            counts: [slots] matching pods, or None.
             rows: [classes][n] nodes that hold n matching pods.
             both: [classes] entries of `held` and `within`.
         """
@@ -101,10 +101,10 @@ class Cells:
         self.width = max(map(len, rows), default=1)
         self._rows = rows
         self._both = both
-        self._partition = partition
-        self._counts = counts
+        self.partition = partition
+        self.counts = counts
         # Filled at the first read; threads that read at once find the same.
-        self._members: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self.members: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._of_nodes: NDArray[np.intp] | None = None
         self._every: NDArray[np.intp] | None = None
 
@@ -125,9 +125,9 @@ class Cells:
             counts: [slots] matching pods afterwards.
             changes: since the counts that these are the cells of.
         """
-        class_of = self._partition.ids.item
+        class_of = self.partition.ids.item
         rows, both = list(self._rows), list(self._both)
-        members = self._members.copy()
+        members = self.members.copy()
         copied: dict[int, list[int]] = {}
         for slot, before, delta in changes:
             number, after = class_of(slot), before + delta
@@ -143,8 +143,8 @@ class Cells:
             members.pop((number, after), None)
         for number, row in copied.items():
             both[number] = _held_and_within(row)
-        made = Cells(self._partition, counts, rows, both)
-        made._members, made._every = members, self._every
+        made = Cells(self.partition, counts, rows, both)
+        made.members, made._every = members, self._every
         return made
 
     @classmethod
@@ -160,7 +160,7 @@ class Cells:
     def nbytes(self) -> int:
         """Bytes, about, of what it holds by now."""
         arrays = [each for each in (self._of_nodes, self._every) if each is not None]
-        entries = sum(map(len, self.held)) + 2 * KEPT * len(self._members)
+        entries = sum(map(len, self.held)) + 2 * KEPT * len(self.members)
         held = 1024 + 64 * entries + 8 * sum(map(len, self._rows))
         return held + sum([each.nbytes for each in arrays])
 
@@ -168,11 +168,11 @@ class Cells:
     def of_nodes(self) -> NDArray[np.intp]:
         """[nodes] each node's cell, in the order of the names: class times width, plus own pods."""
         if self._of_nodes is None:
-            partition = self._partition
+            partition = self.partition
             order = partition.order
             cell = partition.ids[order].astype(np.intp) * self.width
-            if self._counts is not None:
-                cell += self._counts[order]
+            if self.counts is not None:
+                cell += self.counts[order]
             self._of_nodes = cell
         return self._of_nodes
 
@@ -182,38 +182,6 @@ class Cells:
         if self._every is None:
             self._every = np.arange(self.of_nodes.size)
         return self._every
-
-    def members(self, number: int, own: int, count: int) -> list[tuple[int, int]]:
-        """The first nodes of a cell by name: their positions in the order of names, and slots.
-
-        Args:
-            number: of the class.
-            own: matching pods that each node holds.
-            count: nodes wanted, if there are so many.
-        """
-        if count > KEPT:
-            return self._look(number, own, count)
-        known = self._members.get((number, own))
-        if known is None:
-            known = self._members[number, own] = self._look(number, own, KEPT)
-        return known[:count]
-
-    def _look(self, number: int, own: int, count: int) -> list[tuple[int, int]]:
-        slots = self._partition.members[number]
-        found: list[int] = []
-        if self._counts is None:
-            found = slots[:count].tolist()
-        else:
-            # In slices, because the first few are nearly always in the first one, and because NumPy
-            # releases the interpreter's lock over longer arrays: a wait for other threads each
-            # time.
-            for begin in range(0, slots.size, SLICE):
-                part = slots[begin : begin + SLICE]
-                found += part[self._counts[part] == own].tolist()
-                if len(found) >= count:
-                    break
-            del found[count:]
-        return list(zip(self._partition.rank[found].tolist(), found, strict=True))
 
 
 def _held_and_within(row: Sequence[int]) -> tuple[list[int], list[int]]:

@@ -29,6 +29,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from topospread.spread.cells import KEPT
 from topospread.spread.scoring import MAX_NODE_SCORE
 from topospread.spread.verdicts import FITS, LABEL_MISSING, TOO_SKEWED, VERDICTS
 
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from topospread.spread.cells import Cells
     from topospread.spread.plans import Plan, Term
     from topospread.spread.topology import Topology
+
+SLICE: Final = 256
+"""Slots that are compared at once: over more than some 500 NumPy releases the interpreter's lock,
+and waits for other threads each time."""
 
 _NO_LIMIT: Final = 1 << 62
 
@@ -310,10 +315,43 @@ def _names(
         tied: list[tuple[int, int, int]] = []  # rank by name, slot, raw score
         while queue and queue[0][0] == minus_score and queue[0][1] == pods:
             _, _, number, place, raw, fit = heapq.heappop(queue)
-            for rank, slot in cells.members(number, fit.held[place], top_k):
+            for rank, slot in first_members(cells, number, fit.held[place], top_k):
                 tied.append((rank, slot, raw))
             if place + 1 < fit.count:
                 heapq.heappush(queue, _cell(plan, scale, fit, place + 1))
         tied.sort()
         named += [(slot, raw, -minus_score) for _, slot, raw in tied[: top_k - len(named)]]
     return named
+
+
+def first_members(cells: Cells, number: int, own: int, count: int) -> list[tuple[int, int]]:
+    """The first nodes of a cell by name: their positions in the order of names, and slots.
+
+    Args:
+        cells: of all nodes.
+        number: of the class.
+        own: matching pods that each node holds.
+        count: nodes wanted, if there are so many.
+    """
+    if count > KEPT:
+        return _looked_up(cells, number, own, count)
+    known = cells.members.get((number, own))
+    if known is None:
+        known = cells.members[number, own] = _looked_up(cells, number, own, KEPT)
+    return known[:count]
+
+
+def _looked_up(cells: Cells, number: int, own: int, count: int) -> list[tuple[int, int]]:
+    slots, counts = cells.partition.members[number], cells.counts
+    found: list[int] = []
+    if counts is None:
+        found = slots[:count].tolist()
+    else:
+        # The first few are nearly always in the first slice.
+        for begin in range(0, slots.size, SLICE):
+            part = slots[begin : begin + SLICE]
+            found += part[counts[part] == own].tolist()
+            if len(found) >= count:
+                break
+        del found[count:]
+    return list(zip(cells.partition.rank[found].tolist(), found, strict=True))

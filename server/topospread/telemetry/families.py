@@ -21,7 +21,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from topospread.telemetry.accumulators import Distribution
+from topospread.telemetry.meters import Distribution
 
 PLUGIN: Final = "PodTopologySpread"
 SKIP: Final = "Skip"

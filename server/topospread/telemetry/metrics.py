@@ -1,6 +1,6 @@
 """The metrics of a process, on a registry of its own.
 
-Calls touch only :mod:`~topospread.telemetry.accumulators`; families are made at a scrape.
+Calls touch only :mod:`~topospread.telemetry.meters`; families are made at a scrape.
 A label's values must be few: profiles and methods that exist, clusters that are followed.
 Series whose labels are known are there from the beginning, at 0: Prometheus' rate() and increase()
 see only what is added to a series that was there before.
@@ -9,7 +9,6 @@ see only what is added to a series that was there before.
 from __future__ import annotations
 
 import platform
-import threading
 import time
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar, get_args
 
@@ -19,7 +18,6 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from topospread.telemetry.accumulators import Counter, Histogram
 from topospread.telemetry.constraint_metrics import ClusterConstraints, constraint_families
 from topospread.telemetry.families import (
     CALL_BOUNDS,
@@ -41,18 +39,26 @@ from topospread.telemetry.families import (
     pool_families,
     scheduler_families,
 )
+from topospread.telemetry.meters import (
+    Attempts,
+    ByLabels,
+    CallMeter,
+    Counter,
+    Histogram,
+    Labels,
+    PointMeter,
+    Result,
+)
 from topospread.telemetry.sync_metrics import SyncGauges, sync_families
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-Result = Literal["scheduled", "unschedulable", "error"]
 Placed = Literal["held", "refused", "bound"]
 Woken = Literal["woken", "gone", "failed"]
 
 _RELOADS: Final = ("accepted", "refused")
 
-_Labels = tuple[str, ...]
 _Series = TypeVar("_Series")
 _Seen = TypeVar("_Seen")
 _Seen_co = TypeVar("_Seen_co", covariant=True)
@@ -62,33 +68,13 @@ class _Readable(Protocol[_Seen_co]):
     def read(self) -> _Seen_co: ...
 
 
-class _ByLabels(dict[_Labels, _Series]):
-    """Series by label values, made when first asked for."""
-
-    def __init__(self, make: Callable[[], _Series]) -> None:
-        super().__init__()
-        self._make = make
-        self._lock = threading.Lock()
-
-    def __missing__(self, labels: _Labels) -> _Series:
-        with self._lock:
-            if (series := self.get(labels)) is None:
-                series = self[labels] = self._make()
-            return series
-
-    def known(self) -> list[tuple[_Labels, _Series]]:
-        """A copy of the series by labels, as of now."""
-        with self._lock:
-            return list(self.items())
-
-
-def _begin(series: _ByLabels[_Series], known: Iterable[_Labels]) -> None:
+def _begin(series: ByLabels[_Series], known: Iterable[Labels]) -> None:
     """Have these series at 0 before anything is counted."""
     for labels in known:
         series[labels]
 
 
-def _read(series: Iterable[tuple[_Labels, _Readable[_Seen]]]) -> dict[_Labels, _Seen]:
+def _read(series: Iterable[tuple[Labels, _Readable[_Seen]]]) -> dict[Labels, _Seen]:
     return {labels: one.read() for labels, one in series}
 
 
@@ -106,72 +92,38 @@ class _Families(Collector):
             yield family
 
 
-class CallMeter:
-    """Counts the calls of one method."""
-
-    __slots__ = ("_by_code", "_calls", "_method")
-
-    def __init__(self, calls: _ByLabels[Histogram], method: str) -> None:
-        self._calls = calls
-        self._method = method
-        self._by_code: dict[str, Histogram] = {}
-
-    def done(self, code: str, seconds: float) -> None:
-        """A call ended with this status code, for example ``OK``, after so many seconds."""
-        series = self._by_code.get(code)
-        if series is None:
-            series = self._by_code[code] = self._calls[self._method, code]
-        series.observe(seconds)
-
-
-class PointMeter:
-    """Counts the runs of one extension point under one profile."""
-
-    __slots__ = ("_by_status", "_point", "_points", "_profile")
-
-    def __init__(self, points: _ByLabels[Histogram], point: str, profile: str) -> None:
-        self._points = points
-        self._point = point
-        self._profile = profile
-        self._by_status: dict[str, Histogram] = {}
-
-    def observe(self, status: str, seconds: float) -> None:
-        """A run took so long and ended with the framework's status, for example ``Success``."""
-        series = self._by_status.get(status)
-        if series is None:
-            series = self._points[self._point, status, self._profile]
-            self._by_status[status] = series
-        series.observe(seconds)
-
-
 class Metrics:
     """All counters of a process. Methods may be called from any thread.
 
     Args:
         version: the server's, for ``topospread_build_info``.
         scheduler_metrics: off leaves the ``scheduler_*`` families out.
+
+    Attributes:
+        attempt: count a pod that was judged as a whole, by result and profile.
     """
 
     def __init__(self, version: str, *, scheduler_metrics: bool = True) -> None:
         self._version = version
         self._scheduler_metrics = scheduler_metrics
-        self._calls = _ByLabels(lambda: Histogram(CALL_BOUNDS))
-        self._expected_calls = _ByLabels(Counter)
-        self._points = _ByLabels(lambda: Histogram(POINT_BOUNDS))
-        self._waits = _ByLabels(lambda: Histogram(WAIT_BOUNDS))
-        self._attempts = _ByLabels(Counter)
-        self._store_errors = _ByLabels(Counter)
-        self._rejections = _ByLabels(Counter)
-        self._queue_waits = _ByLabels(lambda: Histogram(QUEUE_BOUNDS))
+        self._calls = ByLabels(lambda: Histogram(CALL_BOUNDS))
+        self._expected_calls = ByLabels(Counter)
+        self._points = ByLabels(lambda: Histogram(POINT_BOUNDS))
+        self._waits = ByLabels(lambda: Histogram(WAIT_BOUNDS))
+        self._attempts = Attempts(Counter)
+        self.attempt = self._attempts.add_one
+        self._store_errors = ByLabels(Counter)
+        self._rejections = ByLabels(Counter)
+        self._queue_waits = ByLabels(lambda: Histogram(QUEUE_BOUNDS))
         self._transport: tuple[str, str] | None = None
-        self._reloads = _ByLabels(Counter)
-        self._placements = _ByLabels(Counter)
-        self._conflicts = _ByLabels(Counter)
-        self._unknown_nodes = _ByLabels(Counter)
-        self._stale_decisions = _ByLabels(Counter)
-        self._wakes = _ByLabels(Counter)
+        self._reloads = ByLabels(Counter)
+        self._placements = ByLabels(Counter)
+        self._conflicts = ByLabels(Counter)
+        self._unknown_nodes = ByLabels(Counter)
+        self._stale_decisions = ByLabels(Counter)
+        self._wakes = ByLabels(Counter)
         self._refused: dict[str, Callable[[], int]] = {}
-        self._dropped = _ByLabels(Counter)
+        self._dropped = ByLabels(Counter)
         self._config = (1, True)
         self._settings: Callable[[], str] = lambda: ""
         self._files = {"access": True, "certificates": True}
@@ -201,10 +153,6 @@ class Metrics:
         """Pods will be judged by this profile."""
         _begin(self._points, ((point, "Success", profile) for point in EVALUATED))
         _begin(self._attempts, ((result, profile) for result in get_args(Result)))
-
-    def attempt(self, result: Result, profile: str) -> None:
-        """A pod was judged as a whole."""
-        self._attempts[result, profile].add_one()
 
     def consistency(self, mode: str) -> Histogram:
         """The series of a consistency mode, to keep: observe() seconds waited, 0 when fresh."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from topospread.telemetry.accumulators import Counter
 from topospread.telemetry.families import counter
+from topospread.telemetry.meters import Counter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topospread.telemetry.accumulators import FOLD_AT, Counter, Histogram
+from topospread.telemetry.meters import FOLD_AT, Counter, Histogram
 
 BOUNDS = (0.0, 0.001, 0.01, 0.1)
 

@@ -1,8 +1,8 @@
-"""Counters and histograms that cost a call tens of nanoseconds and take no lock.
+"""What calls count with: counters, histograms, and meters of their series.
 
-A call appends to a deque or draws from an ``itertools.count``: one C call each, so no observation
-is ever lost, whichever threads race. Who reads (a scrape) does the arithmetic, under a lock that
-calls never wait for.
+They cost a call tens of nanoseconds and take no lock: it appends to a deque or draws from an
+``itertools.count``, one C call each, so no observation is ever lost, whichever threads race. Who
+reads (a scrape) does the arithmetic, under a lock that calls never wait for.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ import threading
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+Result = Literal["scheduled", "unschedulable", "error"]
+
+Labels = tuple[str, ...]
+_Series = TypeVar("_Series")
 
 FOLD_AT = 512
 """Observations kept before a call folds them: bounds memory without scrapes."""
@@ -110,3 +115,69 @@ class Histogram:
             below = upto
         self._counts[-1] += len(values) - below
         self._total += sum(values)
+
+
+class ByLabels(dict[Labels, _Series]):
+    """Series by label values, made when first asked for."""
+
+    def __init__(self, make: Callable[[], _Series]) -> None:
+        super().__init__()
+        self._make = make
+        self._lock = threading.Lock()
+
+    def __missing__(self, labels: Labels) -> _Series:
+        with self._lock:
+            if (series := self.get(labels)) is None:
+                series = self[labels] = self._make()
+            return series
+
+    def known(self) -> list[tuple[Labels, _Series]]:
+        """A copy of the series by labels, as of now."""
+        with self._lock:
+            return list(self.items())
+
+
+class CallMeter:
+    """Counts the calls of one method."""
+
+    __slots__ = ("_by_code", "_calls", "_method")
+
+    def __init__(self, calls: ByLabels[Histogram], method: str) -> None:
+        self._calls = calls
+        self._method = method
+        self._by_code: dict[str, Histogram] = {}
+
+    def done(self, code: str, seconds: float) -> None:
+        """A call ended with this status code, for example ``OK``, after so many seconds."""
+        series = self._by_code.get(code)
+        if series is None:
+            series = self._by_code[code] = self._calls[self._method, code]
+        series.observe(seconds)
+
+
+class PointMeter:
+    """Counts the runs of one extension point under one profile."""
+
+    __slots__ = ("_by_status", "_point", "_points", "_profile")
+
+    def __init__(self, points: ByLabels[Histogram], point: str, profile: str) -> None:
+        self._points = points
+        self._point = point
+        self._profile = profile
+        self._by_status: dict[str, Histogram] = {}
+
+    def observe(self, status: str, seconds: float) -> None:
+        """A run took so long and ended with the framework's status, for example ``Success``."""
+        series = self._by_status.get(status)
+        if series is None:
+            series = self._points[self._point, status, self._profile]
+            self._by_status[status] = series
+        series.observe(seconds)
+
+
+class Attempts(ByLabels[Counter]):
+    """Counts the pods that were judged as a whole."""
+
+    def add_one(self, result: Result, profile: str) -> None:
+        """A pod was judged by this profile."""
+        self[result, profile].add_one()
