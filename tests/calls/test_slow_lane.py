@@ -133,7 +133,7 @@ def test_threads_that_waited_end_when_they_are_not_needed(make, closing):
     gate.open()
     for call in blocked:
         call.result()
-    until(lambda: len(lane._threads) == 1, "one is left")
+    until(lambda: len(lane._running) == 1, "one is left")
 
 
 def test_one_more_that_would_wait_is_refused_and_others_go_on(make, closing):

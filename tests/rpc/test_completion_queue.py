@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.servers import Peer, evaluate_request, pod, served
 from tests.waiting import PATIENCE, until
-from topospread.calls import slow_lane
+from topospread.calls import executor
 from topospread.calls.executor import Executor
 from topospread.checkpoints import waiting, will_take_long
 from topospread.codec.fields import delimited
@@ -231,7 +231,7 @@ def test_call_that_outlives_its_server_harms_nothing(run, monkeypatch):
         return evaluate_batch(*arguments)
 
     monkeypatch.setattr("topospread.servicers.decision.evaluate_batch", patient)
-    monkeypatch.setattr(slow_lane, "JOIN_SECONDS", 0.0)
+    monkeypatch.setattr(executor, "JOIN_SECONDS", 0.0)
     running = run(shutdown_grace_period="0s")
     request = pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod])
     call = running.peer.engine.BatchEvaluatePods.future(request, timeout=PATIENCE)
@@ -264,5 +264,5 @@ def test_server_whose_calls_are_brought_no_more_is_not_serving(run, monkeypatch,
             "health says so",
         )
     assert "gRPC brings no more calls of /topospread.v1.DecisionService/EvaluatePod" in caplog.text
-    running.server.grpc.ready()
+    running.server.grpc.health.set_serving()
     assert health.Check(request).status == health_pb2.HealthCheckResponse.NOT_SERVING

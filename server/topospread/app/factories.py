@@ -102,7 +102,6 @@ def make_pools(settings: ServerSettings, metrics: Metrics, sweeper: Sweeper) -> 
     """What carries out calls; decisions come from gRPC's completion queue where that works."""
     queue = settings.decision_queue
     turn = Turn()
-    slow = SlowLane(queue, turn)
     decisions: CompletionQueue | Executor
     unlike = self_check()
     if unlike:
@@ -117,7 +116,7 @@ def make_pools(settings: ServerSettings, metrics: Metrics, sweeper: Sweeper) -> 
         # Not before: it imports names of grpcio that may be missing.
         from topospread.rpc.completion_queue import CompletionQueue
 
-        decisions = CompletionQueue(queue, slow, sweeper)
+        decisions = CompletionQueue(queue, SlowLane(queue, turn), sweeper)
     metrics.transport(THREADS if unlike else COMPLETION_QUEUE, unlike)
     executors = (
         Executor("extender", PLANNER_THREADS, queue),
@@ -130,7 +129,7 @@ def make_pools(settings: ServerSettings, metrics: Metrics, sweeper: Sweeper) -> 
         Executor("watches", MAX_WATCHES, 0),
         Executor("other", OTHER_THREADS, OTHER_QUEUE),
     )
-    return Pools(turn, slow, decisions, {each.name: each for each in executors})
+    return Pools(turn, decisions, {each.name: each for each in executors})
 
 
 def make_replicas(

@@ -246,9 +246,9 @@ class Server:
         was_ready = self._ready
         self._ready, self._stopping = False, True
         if was_ready and self.settings.shutdown_delay:
-            self.grpc.not_ready()
+            self.grpc.health.set_not_serving()
             if self._expander is not None:
-                self._expander.not_ready()
+                self._expander.health.set_not_serving()
             self._hurry.wait(self.settings.shutdown_delay)
         grace = self.settings.shutdown_grace_period if grace is None else grace
         with self._closing:
@@ -484,9 +484,9 @@ class Server:
 
     def _become_ready(self) -> None:
         if not self._stopping:
-            self.grpc.ready()
+            self.grpc.health.set_serving()
             if self._expander is not None:
-                self._expander.ready()
+                self._expander.health.set_serving()
             self._ready = True
 
     def _preload(self) -> None:

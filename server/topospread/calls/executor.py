@@ -1,8 +1,4 @@
-"""Threads that carry out calls: bounded, callers in turn, refusals on the caller's thread.
-
-grpcio hands a call to an executor when its headers are there, before any message was read, and
-never minds how many are queued. So the bounds are kept here.
-"""
+"""Threads that carry out calls: bounded, callers in turn, refusals on the caller's thread."""
 
 from __future__ import annotations
 
@@ -10,16 +6,17 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from typing_extensions import override
 
 from topospread.calls.call_queue import CallQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
 _T = TypeVar("_T")
+_C = TypeVar("_C")
 
 JOIN_SECONDS: Final = 5.0
 """How long a shutdown waits for threads that are in the middle of something."""
@@ -86,31 +83,20 @@ def _connection(arguments: tuple[Any, ...]) -> Hashable:
     return ""
 
 
-class Executor(ThreadPoolExecutor):
-    """Threads, started when they are needed, and a queue in which callers take turns.
-
-    grpcio accepts no executor that is not a ThreadPoolExecutor; nothing of that class but the type
-    is used.
+class CallThreads(Generic[_C]):
+    """A bounded queue of calls, and threads that are started when they are needed.
 
     Args:
-        name: of its threads.
-        threads: at most.
+        name: of the threads.
         queue: calls that may wait for one.
-
-    Attributes:
-        name: the same.
-        arrived: calls so far.
     """
 
-    def __init__(self, name: str, threads: int, queue: int) -> None:
-        self.name = name
-        self.arrived = 0
-        self._most = threads
-        self._queue: CallQueue[Work] = CallQueue(queue)
+    def __init__(self, name: str, queue: int) -> None:
+        self.name: Final = name
+        self._queue: CallQueue[_C] = CallQueue(queue)
         self._changed = threading.Condition(threading.Lock())
         self._running: set[threading.Thread] = set()
         self._made = 0
-        self._busy = 0
         self._closed = False
         self._paused = False
 
@@ -118,6 +104,79 @@ class Executor(ThreadPoolExecutor):
     def depth(self) -> int:
         """Calls in the queue."""
         return len(self._queue)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Begin no calls meanwhile; those begun go on."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._paused = False
+                self._changed.notify_all()
+
+    def _serve(self) -> None:
+        """Carry out calls, on a thread, until it is not needed any more."""
+        raise NotImplementedError
+
+    def _start_thread(self) -> bool:
+        """Start a thread, under the lock; False: the system allows no more."""
+        self._made += 1
+        name = f"{self.name}-{self._made}"
+        thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._running.add(thread)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._running.discard(thread)
+            return False
+        return True
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            with self._changed:
+                self._running.discard(threading.current_thread())
+
+    def _close(self) -> set[threading.Thread]:
+        """Have the threads end; returns those that still run."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            return self._running.copy()
+
+
+def join(threads: Iterable[threading.Thread]) -> None:
+    """Wait until threads end, but not for long."""
+    deadline = time.monotonic() + JOIN_SECONDS
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+class Executor(CallThreads[Work], ThreadPoolExecutor):
+    """Threads, and a queue in which callers take turns.
+
+    grpcio hands a call over when its headers are there, before any message was read, and never
+    minds how many are queued: so the bound is kept here. It accepts no executor that is not a
+    ThreadPoolExecutor; nothing of that class but the type is used.
+
+    Args:
+        name: of its threads.
+        threads: at most.
+        queue: calls that may wait for one.
+
+    Attributes:
+        arrived: calls so far.
+    """
+
+    def __init__(self, name: str, threads: int, queue: int) -> None:
+        super().__init__(name, queue)
+        self.arrived = 0
+        self._most = threads
+        self._busy = 0
 
     @property
     def busy(self) -> int:
@@ -147,56 +206,30 @@ class Executor(ThreadPoolExecutor):
             refused.carry_out()
         return work.future
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Begin no calls meanwhile; those begun go on."""
-        self._paused = True
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._paused = False
-                self._changed.notify_all()
-
     @override
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the threads after what is queued."""
         del cancel_futures
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-            running = list(self._running)
-        deadline = time.monotonic() + JOIN_SECONDS
-        for thread in running if wait else ():
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - time.monotonic()))
+        running = self._close()
+        if wait:
+            join(running)
 
     def _wake(self) -> bool:
         """Have a thread take what is queued; False: there can be none. Under the lock."""
-        idle = len(self._running) - self._busy
-        if idle < len(self._queue) and len(self._running) < self._most:
-            self._made += 1
-            name = f"{self.name}-{self._made}"
-            thread = threading.Thread(target=self._serve, name=name, daemon=True)
-            self._running.add(thread)
-            try:
-                thread.start()
-            except RuntimeError:  # the system allows no more
-                self._running.discard(thread)
-                return bool(self._running) and len(self._queue) <= self._queue.bound
+        running = len(self._running)
+        needed = running - self._busy < len(self._queue) and running < self._most
+        if needed and not self._start_thread():
+            return bool(running) and len(self._queue) <= self._queue.bound
         self._changed.notify()
         return True
 
+    @override
     def _serve(self) -> None:
-        try:
-            while (work := self._next()) is not None:
-                work.carry_out()
-                del work
-                with self._changed:
-                    self._busy -= 1
-        finally:
+        while (work := self._next()) is not None:
+            work.carry_out()
+            del work
             with self._changed:
-                self._running.discard(threading.current_thread())
+                self._busy -= 1
 
     def _next(self) -> Work | None:
         with self._changed:

@@ -9,17 +9,20 @@ import logging
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from topospread.errors import DeadlineExceeded, QueueFull, ShuttingDown, TooLarge, Unauthenticated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from topospread.errors import TopospreadError
 
     End = Callable[[TopospreadError], object]
     """Ends a call, from a thread that does not carry it out."""
+
+_T = TypeVar("_T")
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -176,40 +179,22 @@ class Sweeper:
         """End the thread."""
         self._closing.set()
 
-    @contextmanager
-    def read(self, end: End, wanted: Callable[[], bool]) -> Iterator[None]:
+    def read(self, end: End, wanted: Callable[[], bool]) -> AbstractContextManager[None]:
         """Around the wait of a thread for a request.
 
         Args:
             end: ends its call.
             wanted: whether other calls wait for the thread.
         """
-        key = object()
-        self.reading[key] = time.monotonic(), end, wanted
-        try:
-            yield
-        finally:
-            self.reading.pop(key, None)
+        return _entry(self.reading, (time.monotonic(), end, wanted))
 
-    @contextmanager
-    def wait(self, end: End) -> Iterator[None]:
+    def wait(self, end: End) -> AbstractContextManager[None]:
         """Around a wait for the caller of a stream, to send or to take a message."""
-        key = object()
-        self.pending[key] = time.monotonic(), end
-        try:
-            yield
-        finally:
-            self.pending.pop(key, None)
+        return _entry(self.pending, (time.monotonic(), end))
 
-    @contextmanager
-    def watch(self, valid: Callable[[], bool], end: End) -> Iterator[None]:
+    def watch(self, valid: Callable[[], bool], end: End) -> AbstractContextManager[None]:
         """Around a stream, which ends when its caller's credential does, also while it is idle."""
-        key = object()
-        self.streams[key] = valid, end
-        try:
-            yield
-        finally:
-            self.streams.pop(key, None)
+        return _entry(self.streams, (valid, end))
 
     def _run(self) -> None:
         while not self._closing.wait(CHECK_SECONDS):
@@ -254,6 +239,16 @@ class Sweeper:
             end(error)
         except Exception:
             LOG.exception("a call cannot be ended")
+
+
+@contextmanager
+def _entry(entries: dict[object, _T], value: _T) -> Iterator[None]:
+    key = object()
+    entries[key] = value
+    try:
+        yield
+    finally:
+        entries.pop(key, None)
 
 
 def _holds(valid: Callable[[], bool]) -> bool:

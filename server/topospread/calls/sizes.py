@@ -79,7 +79,7 @@ def decompressed(raw: bytes, limit: SizeLimit) -> bytes:
         TooLarge: it has more bytes than the limit.
         InvalidRequest: it is compressed and broken.
     """
-    if raw[:1] in FIRST_PACKED and _is_compressed(raw):
+    if _is_compressed(raw):
         raw = _inflated(raw, limit)
     if len(raw) > limit.max_bytes:
         raise too_large(limit)
@@ -87,7 +87,6 @@ def decompressed(raw: bytes, limit: SizeLimit) -> bytes:
 
 
 def _is_compressed(raw: bytes) -> bool:
-    """Whether a message begins as gzip or deflate."""
     if raw[:1] not in FIRST_PACKED:
         return False
     return raw.startswith(_GZIP) or int.from_bytes(raw[:2], "big") % 31 == 0

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
-from topospread.calls.call_queue import CallQueue
-from topospread.calls.executor import JOIN_SECONDS
+from typing_extensions import override
+
+from topospread.calls.executor import CallThreads, join
 from topospread.errors import QueueFull
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable
 
     from topospread.checkpoints import Turn, Turns
 
@@ -40,7 +38,7 @@ class SlowCall(Protocol):
         ...
 
 
-class SlowLane:
+class SlowLane(CallThreads[SlowCall]):
     """A bounded queue, and threads of which one computes: it has the turn.
 
     A thread takes the turn before it takes a call, so that what waits is in the queue, where
@@ -54,21 +52,11 @@ class SlowLane:
     """
 
     def __init__(self, queue: int, turn: Turn, threads: int = THREADS) -> None:
-        self._queue: CallQueue[SlowCall] = CallQueue(queue)
+        super().__init__("decide-slowly", queue)
         self._turn = turn
         self._most = threads
-        self._changed = threading.Condition(threading.Lock())
-        self._threads: set[threading.Thread] = set()
-        self._made = 0
-        self._paused = False
-        self._closed = False
         self.computing = 0
         self.blocked = 0
-
-    @property
-    def depth(self) -> int:
-        """Calls in the queue."""
-        return len(self._queue)
 
     def put(self, call: SlowCall) -> None:
         """Queue a call; one that there is no room for is refused on this thread."""
@@ -84,28 +72,12 @@ class SlowLane:
         with self._changed:
             return self._queue.remove(call.owner, call)
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Begin no calls meanwhile; those begun go on."""
-        self._paused = True
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._paused = False
-                self._changed.notify_all()
-
     def shutdown(self) -> None:
         """End the threads; what is queued is refused."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-            threads = list(self._threads)
+        running = self._close()
         while (call := self._queue.pop()) is not None:
             call.refuse()
-        deadline = time.monotonic() + JOIN_SECONDS
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        join(running)
 
     # ------------------------------ a turn for those who compute in the lane
 
@@ -145,20 +117,13 @@ class SlowLane:
 
     def _provide_thread(self) -> None:
         """Start a thread if all that there are wait for something else; under the lock."""
-        running = len(self._threads)
+        running = len(self._running)
         if not len(self._queue) or running > self.blocked or running > self._most or self._closed:
             return
-        self._made += 1
-        name = f"decide-slowly-{self._made}"
-        thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._threads.add(thread)
-        try:
-            thread.start()
-        except RuntimeError:  # the system allows no more: the next call, or who waits, goes on
-            self._threads.discard(thread)
+        self._start_thread()  # where there can be none, the next call, or who waits, goes on
 
-    def _run(self) -> None:
-        thread = threading.current_thread()
+    @override
+    def _serve(self) -> None:
         while self._await_call():
             self._turn.acquire()
             try:
@@ -173,14 +138,12 @@ class SlowLane:
             finally:
                 call = None
                 self._turn.release()
-        with self._changed:
-            self._threads.discard(thread)
 
     def _await_call(self) -> bool:
         """Wait until there is a call; False: the thread is not needed any more."""
         with self._changed:
             while not len(self._queue) or self._paused:
-                if self._closed or len(self._threads) - self.blocked > 1:
+                if self._closed or len(self._running) - self.blocked > 1:
                     return False
                 self._changed.wait()
             return True

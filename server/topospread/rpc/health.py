@@ -2,7 +2,7 @@
 
 grpcio's own servicer is not used. It holds a lock while it sends, and takes the same lock when a
 watch ends, on the one thread that also completes sends: a few clients that open watches and leave
-block all of gRPC. Here a watch is a stream on a thread of its own, and each looks by itself.
+block all of gRPC. Here a watch is a stream on a thread of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SERVICE: Final = health.SERVICE_NAME
 
 WATCH_SECONDS: Final = 0.5
-"""Between two looks of a watch whether its caller is still there."""
+"""Between two checks of a watch whether its caller is still there."""
 
 NOTIFY_SECONDS: Final = 1.0
 """How long a server that stops waits until its watches have been sent NOT_SERVING."""
@@ -44,7 +44,7 @@ class Health:
         self._services = frozenset(("", *services, SERVICE))
         self._status: int = _NOT_SERVING
         self._changed = threading.Condition()
-        self._closed = False
+        self._stopping = self._closed = False
         # The last status that each watch was sent; None before the first.
         self._sent: dict[Call, int | None] = {}
 
@@ -56,12 +56,16 @@ class Health:
         }
 
     def set_serving(self) -> None:
-        """Report SERVING."""
-        self._set(_SERVING)
+        """Report SERVING, unless the server stops."""
+        if not self._stopping:
+            self._status = _SERVING
+            self._wake()
 
     def set_not_serving(self) -> None:
         """Report NOT_SERVING for good, and wait until the watches have been sent it."""
-        self._set(_NOT_SERVING)
+        self._stopping = True
+        self._status = _NOT_SERVING
+        self._wake()
         with self._changed:
             self._changed.wait_for(self._all_sent, NOTIFY_SECONDS)
 
@@ -105,14 +109,9 @@ class Health:
             self._sent.pop(call, None)
 
     def _wake(self) -> None:
-        """Have watches look whether their callers are there; holds nothing for long."""
         with self._changed:
             self._changed.notify_all()
 
     def _all_sent(self) -> bool:
         known = (self._status, _UNKNOWN)
         return all(status in known for status in self._sent.copy().values())
-
-    def _set(self, status: int) -> None:
-        self._status = status
-        self._wake()

@@ -7,7 +7,7 @@ import socket
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
@@ -25,10 +25,8 @@ from topospread.telemetry.families import PoolGauges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
 
     from topospread.calls.call import Method, ServedMethod
-    from topospread.calls.slow_lane import SlowLane
     from topospread.checkpoints import Turn
     from topospread.config.certificates import Pem
     from topospread.config.values import Address
@@ -57,45 +55,12 @@ MAX_QUIET_WAIT: Final = 0.25
 Credentials = grpc.ServerCredentials
 
 
-class Pool(Protocol):
-    """What carries out calls of one kind."""
-
-    @property
-    def arrived(self) -> int:
-        """Calls so far."""
-        ...
-
-    @property
-    def depth(self) -> int:
-        """Calls that wait to be carried out."""
-        ...
-
-    @property
-    def busy(self) -> int:
-        """Calls that are carried out."""
-        ...
-
-    @property
-    def blocked(self) -> int:
-        """Calls that wait for a revision, a first load or the store, as far as that is known."""
-        ...
-
-    def paused(self) -> AbstractContextManager[None]:
-        """Begin no calls meanwhile; those begun go on."""
-        ...
-
-    def shutdown(self) -> None:
-        """End the threads."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Pools:
     """What carries out calls: what one kind of call does never holds up another.
 
     Attributes:
         turn: of all long computations of the process: one goes on at a time, beside short ones.
-        slow: the lane of decisions that take long.
         decisions: PreFilter, Filter, Score, EvaluatePod, BatchEvaluatePods.
         executors: of all other calls, by name: ``state`` (ClusterStateService, PlacementService and
             LeaseService, which wait for the store), ``lists`` (of these what grows with the
@@ -105,12 +70,11 @@ class Pools:
     """
 
     turn: Turn
-    slow: SlowLane
     decisions: CompletionQueue | Executor
     executors: Mapping[str, Executor]
 
-    def by_name(self) -> Mapping[str, Pool]:
-        """All of them by name."""
+    def by_name(self) -> Mapping[str, CompletionQueue | Executor]:
+        """Return all of them by name."""
         return {"decisions": self.decisions, **self.executors}
 
     def gauges(self) -> list[PoolGauges]:
@@ -128,7 +92,6 @@ class Pools:
         """End all threads."""
         for pool in self.by_name().values():
             pool.shutdown()
-        self.slow.shutdown()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +105,7 @@ class ServerOptions:
         reflection: whether the reflection service is served.
         reuse_port: share the port with other processes that ask for the same.
         max_calls: calls at once; past it RESOURCE_EXHAUSTED. 0: as many as the pools take. What a
-            CompletionQueueTransport brings is not among them: its queue is bounded.
+            CompletionQueue brings is not among them: its queue is bounded.
         max_connections: open at once.
         max_calls_per_connection: clients delay the calls beyond it.
     """
@@ -158,10 +121,16 @@ class ServerOptions:
 
 
 class GrpcServer:
-    """A gRPC server; see :meth:`listen`, :meth:`start` and :meth:`stop`.
+    """A gRPC server, which does not listen yet.
+
+    Args:
+        pipeline: that all calls pass.
+        services: by full name, the methods by name.
+        pools: the threads.
+        options: of gRPC.
 
     Attributes:
-        pipeline: makes the methods' handlers.
+        pipeline: the same.
         health: the health service.
     """
 
@@ -172,19 +141,10 @@ class GrpcServer:
         pools: Pools,
         options: ServerOptions,
     ) -> None:
-        """Make a server that does not listen yet.
-
-        Args:
-            pipeline: that all calls pass.
-            services: by full name, the methods by name.
-            pools: the threads.
-            options: of gRPC.
-        """
         self.pipeline: Final = pipeline
         self._pools = pools
         self._reuse_port = options.reuse_port
         self.health: Final = Health((*services,))
-        self._broken = False
         self._server = grpc.server(
             pools.executors["other"],
             options=_channel_options(options),
@@ -213,25 +173,21 @@ class GrpcServer:
         methods: Mapping[str, Method],
         pipeline: Pipeline,
     ) -> None:
-        queue = self._pools.decisions
         queued: list[ServedMethod] = []
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for name, method in methods.items():
-            pool = rules_of(service, name).executor
+            path, pool = f"/{service}/{name}", rules_of(service, name).executor
+            executor = self._pools.by_name()[pool]
+            if not isinstance(executor, Executor):
+                queued.append(pipeline.method(path, method))
+                self._queue = executor
+                continue
             # What decides or plans for long shares one turn; short decisions go on beside it.
-            plans = pool == "planner"
-            takes_turns = plans or (pool == "decisions" and isinstance(queue, Executor))
-            turn = self._pools.turn if takes_turns else None
-            served = pipeline.method(f"/{service}/{name}", method, turn=turn, shares_turn=plans)
-            if pool == "decisions" and not isinstance(queue, Executor):
-                queued.append(served)
-            else:
-                executor = self._pools.by_name()[pool]
-                assert isinstance(executor, Executor)
-                handlers[name] = thread_handler(served, pipeline, executor)
-        if queued and not isinstance(queue, Executor):
-            queue.register(self._server, queued, pipeline)
-            self._queue = queue
+            turn = self._pools.turn if pool in ("decisions", "planner") else None
+            served = pipeline.method(path, method, turn=turn, shares_turn=pool == "planner")
+            handlers[name] = thread_handler(served, pipeline, executor)
+        if queued and self._queue is not None:
+            self._queue.register(self._server, queued, pipeline)
         if handlers:
             generic = grpc.method_handlers_generic_handler(service, handlers)
             self._server.add_generic_rpc_handlers((generic,))
@@ -266,24 +222,10 @@ class GrpcServer:
             ) from cause
 
     def start(self) -> None:
-        """Accept calls; health reports NOT_SERVING until :meth:`ready`."""
+        """Accept calls; health reports NOT_SERVING until it is set to SERVING."""
         self._server.start()
         if self._queue is not None:
-            self._queue.start(self._on_broken)
-
-    def _on_broken(self) -> None:
-        """Report NOT_SERVING for good: calls of a method are not brought any more."""
-        self._broken = True
-        self.health.set_not_serving()
-
-    def ready(self) -> None:
-        """Report SERVING."""
-        if not self._broken:
-            self.health.set_serving()
-
-    def not_ready(self) -> None:
-        """Report NOT_SERVING for good, and go on taking calls until :meth:`stop`."""
-        self.health.set_not_serving()
+            self._queue.start(on_broken=self.health.set_not_serving)
 
     def stop(self, grace: float) -> None:
         """Refuse new calls, and let running ones end for at most ``grace`` seconds.
@@ -357,7 +299,7 @@ def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
     chosen = [
         ("grpc.max_receive_message_length", options.max_request_bytes),
         ("grpc.max_send_message_length", options.max_response_bytes),
-        # Requests are decompressed when they are carried out: see limits.py.
+        # Requests are decompressed when they are carried out: see sizes.py.
         ("grpc.per_message_decompression", 0),
         # What a call may send before its message is read: 64 KiB. Core's estimate of the network
         # would make it 4 MiB for each call of each client, known or not; a message that is read
