@@ -4,18 +4,25 @@ Every line that a call causes carries its ``trace_id`` and ``span_id``; further 
 ``extra={"cluster": name}``. Passwords in addresses and bearer tokens are blanked out wherever they
 turn up, tracebacks included. Texts are cut before anything looks through them, and no line is
 longer than :data:`MAX_LINE`, whatever callers sent.
+
+A thread of its own writes to stderr: a pipe that nobody reads must hold up neither calls nor the
+end of the process. Lines that there is no room for meanwhile are counted.
 """
 
 from __future__ import annotations
 
 import bisect
+import io
 import json
 import logging
+import os
 import re
+import select
 import sys
 import threading
 import time
 from datetime import UTC, datetime
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TextIO
 
 from typing_extensions import override
@@ -39,6 +46,12 @@ MAX_LINE: Final = 32 << 10
 
 On a terminal, where a traceback has lines of its own, they are about as much.
 """
+
+MAX_QUEUED: Final = 2048
+"""Lines that wait to be written to stderr: some 600 KiB, and 64 MiB if all are of the largest."""
+
+CLOSE_SECONDS: Final = 1.0
+"""For the lines that are queued when the process ends."""
 
 _SCANNED: Final = 4
 """Times its limit that a text is looked through: a secret is found though its end is cut off."""
@@ -87,14 +100,97 @@ def start_logging(level: str, form: Format = "auto", stream: TextIO | None = Non
     Args:
         level: ``debug``, ``info``, ``warning`` or ``error``; libraries log from warning on.
         form: ``auto`` is text on a terminal and JSON elsewhere.
-        stream: default stderr.
+        stream: where each line is written at once; default: stderr, through a queue.
     """
     out = sys.stderr if stream is None else stream
     as_text = form == "text" or (form == "auto" and out.isatty())
-    handler = logging.StreamHandler(out)
+    file = _descriptor(out) if stream is None else None
+    handler = logging.StreamHandler(out) if file is None else FileHandler(file)
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
     handler.addFilter(_RateLimit())
     return LogOutput(handler, logging.getLevelNamesMapping()[level.upper()])
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    try:
+        return stream.fileno()
+    except io.UnsupportedOperation:  # it is no file
+        return None
+
+
+class FileHandler(logging.Handler):
+    """Writes lines to an open file by a thread of its own; past a bound of them they are lost.
+
+    Args:
+        file: its descriptor. Python's own stream is not used: at the end of the process Python
+            takes the lock of stderr, which a thread that waits to write would hold.
+    """
+
+    def __init__(self, file: int) -> None:
+        super().__init__()
+        self._file = file
+        self._dropped = self._failed = 0
+        # Not queue.Queue: a finalizer that runs within its put() may log, too.
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._write_lines, name="log", daemon=True)
+        self._thread.start()
+
+    @property
+    def lost(self) -> int:
+        """Lines that there was no room for, or that could not be written."""
+        return self._dropped + self._failed
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue a line."""
+        if self._lines.qsize() >= MAX_QUEUED:
+            self._dropped += 1
+            return
+        try:
+            # On this thread, whose call the line names.
+            self._lines.put(self.format(record))
+        except Exception:  # noqa: BLE001 - as the handlers of logging do
+            self.handleError(record)
+
+    @override
+    def close(self) -> None:
+        """Write what is queued, as far as that does not take long."""
+        self._lines.put(None)
+        self._thread.join(CLOSE_SECONDS)
+        super().close()
+
+    def _write_lines(self) -> None:
+        reported = 0
+        while (line := self._lines.get()) is not None:
+            if not self._write(line):
+                self._failed += 1
+            elif (lost := self.lost) > reported and self._lines.empty():
+                self._write(self._report(lost - reported))
+                reported = lost
+
+    def _report(self, lost: int) -> str:
+        record = logging.LogRecord(
+            __name__, logging.WARNING, "", 0, "%d lines of the log were lost", (lost,), None
+        )
+        record.lost = lost
+        return self.format(record)
+
+    def _write(self, line: str) -> bool:
+        left = f"{line}\n".encode(errors="backslashreplace")
+        while left:
+            try:
+                left = left[os.write(self._file, left) :]
+            except BlockingIOError:
+                select.select((), (self._file,), ())
+            except OSError:  # a closed pipe, a full disk
+                return False
+        return True
+
+
+def lost_lines() -> int:
+    """Return how many lines were lost because stderr was not read, or could not be written."""
+    handlers = logging.getLogger().handlers
+    return sum(each.lost for each in handlers if isinstance(each, FileHandler))
 
 
 class LogOutput:

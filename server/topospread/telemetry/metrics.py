@@ -39,6 +39,7 @@ from topospread.telemetry.families import (
     pool_families,
     scheduler_families,
 )
+from topospread.telemetry.logs import lost_lines
 from topospread.telemetry.meters import (
     Attempts,
     ByLabels,
@@ -321,6 +322,12 @@ class Metrics:
         )
         yield from self._refused_families()
         yield dropped_family(_read(self._dropped.known()))
+        yield counter(
+            "topospread_log_lines_lost",
+            "Lines of the log that were lost because stderr was not read, or could not be written.",
+            (),
+            {(): lost_lines()},
+        )
         yield from self._config_families()
         yield from cluster_families(clusters)
         if self._constraints is not None:
