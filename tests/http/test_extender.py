@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -60,6 +61,33 @@ def fresh():
 def nodes():
     """As in the samples: n0000 and n0003 are in zone a, and so on."""
     return [node(name, zone=f"zone-{'abc'[number % 3]}") for number, name in enumerate(NAMES)]
+
+
+# ------------------------------ memory for bodies
+
+
+def test_bodies_under_way_hold_memory_for_their_caller():
+    with (
+        served(http="127.0.0.1:0", max_held_bytes="4MiB") as server,
+        Scheduler(server) as scheduler,
+        socket.create_connection(
+            ("127.0.0.1", int(server.http_address.rpartition(":")[2])), timeout=PATIENCE
+        ) as slow,
+    ):
+        scheduler.write(*nodes())
+        head = (
+            "POST /extender/v1/default/filter HTTP/1.1\r\nhost: x\r\ncontent-length: 400000\r\n\r\n"
+        )
+        slow.sendall(head.encode() + bytes(390_000))
+
+        def refused() -> bool:
+            return "too much is kept" in scheduler.post("filter", bytes(300_000)).text
+
+        until(refused, "there is no room for a second one")
+        assert scheduler.post("filter", sample("cached-filter")).json()["Error"] == ""
+        slow.close()
+        until(lambda: not refused(), "what has gone is held no more")
+        assert scheduler.post("filter", bytes(600_000)).status_code == 413
 
 
 # ------------------------------ what real schedulers sent

@@ -325,7 +325,6 @@ def make_extender(
         extender.OTHER,
         http_pipeline(parts),
         max_body_bytes=settings.http_max_body_bytes,
-        bodies=extender.BODIES,
     )
 
 
@@ -355,7 +354,6 @@ def make_webhook(
         webhook.LABEL,
         http_pipeline(parts),
         max_body_bytes=min(settings.http_max_body_bytes, webhook.MAX_BYTES),
-        bodies=webhook.BODIES,
     )
 
 

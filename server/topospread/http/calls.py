@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+import zlib
 from threading import Event
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -16,10 +17,23 @@ from topospread.calls.call import Call, UnaryBytes
 from topospread.calls.executor import current_work
 from topospread.calls.rules import MethodRules, Permission
 from topospread.checkpoints import Preempted
-from topospread.errors import CallerGone, MethodNotServed, QueueFull, TopospreadError
+from topospread.errors import (
+    CallerGone,
+    InvalidRequest,
+    MethodNotServed,
+    QueueFull,
+    TopospreadError,
+)
 from topospread.http.app import address_of, caller_of, require_role
-from topospread.http.bodies import Bodies
-from topospread.http.responses import TOO_LARGE, HttpFailure, compressed, failure_of, with_status
+from topospread.http.responses import (
+    GZIP,
+    TOO_LARGE,
+    HttpFailure,
+    body_too_large,
+    compressed,
+    failure_of,
+    with_status,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +44,7 @@ if TYPE_CHECKING:
     from topospread.access.callers import Role
     from topospread.calls.call import Metadata, ServedMethod
     from topospread.calls.executor import Executor
+    from topospread.calls.memory import Held
     from topospread.calls.pipeline import Pipeline
     from topospread.calls.sizes import SizeLimit
     from topospread.checkpoints import Turns
@@ -40,6 +55,15 @@ _NOT_POST: Final = 405
 _FULL: Final = 429
 _GONE: Final = 499
 _FOR_TRACING: Final = (b"traceparent", b"tracestate")
+_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
+
+FREE_BYTES: Final = 1 << 16
+"""Bytes of each body that are not held: requests of usual size are answered whatever others send.
+uvicorn reads as much of a request before the application asks for it.
+"""
+
+BODY_COST: Final = 6
+"""How often the bytes of a body are held: what JSON is read into takes a multiple of them."""
 
 
 class Lane(NamedTuple):
@@ -97,7 +121,8 @@ class HttpContext:
 
     Args:
         request: of HTTP.
-        bodies: unpack its body.
+        held: by its body.
+        limit: bytes of its body, as it comes and unpacked.
 
     Attributes:
         method: that is called; None: there is none.
@@ -107,14 +132,48 @@ class HttpContext:
         status: of the response, once it is known that the call failed.
     """
 
-    def __init__(self, request: Request, bodies: Bodies) -> None:
+    def __init__(self, request: Request, held: Held, limit: int) -> None:
         self.headers: Mapping[bytes, bytes] = dict(request.scope["headers"])
+        self.held = held
         self.method: HttpMethod | None = None
         self.body = b""
         self.deadline = math.inf
         self.gone = Event()
         self._address = address_of(request)
-        self._bodies = bodies
+        self._limit = limit
+
+    async def read(self, receive: Receive) -> None:
+        """Read the body.
+
+        Raises:
+            TooLarge: it is larger than the limit; if it says so beforehand, nothing is read.
+            LimitExceeded: too much is kept for the caller, or for all.
+            CallerGone: the connection closed before the end.
+        """
+        length = self.headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > self._limit:
+            raise body_too_large(self._limit)
+        parts: list[bytes] = []
+        size, more = 0, True
+        try:
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise CallerGone("the caller went away before the request was complete")
+                parts.append(message.get("body", b""))
+                more = message.get("more_body", False)
+                size += len(parts[-1])
+                self._hold(size)
+            self.body = parts[0] if len(parts) == 1 else b"".join(parts)
+        finally:
+            # The frames of an error that is raised here live as long as the error.
+            parts.clear()
+
+    def _hold(self, size: int) -> None:
+        if size > self._limit:
+            raise body_too_large(self._limit)
+        if (cost := BODY_COST * (size - FREE_BYTES)) > self.held.size:
+            self.held.resize(cost)
 
     def is_active(self) -> bool:
         """Whether the caller still waits."""
@@ -151,9 +210,27 @@ class HttpContext:
         """The body, unpacked.
 
         Raises:
-            InvalidRequest, TooLarge: it cannot be.
+            InvalidRequest: another encoding than gzip, or no gzip.
+            LimitExceeded: too much comes out of it.
         """
-        return self._bodies.unpacked(self.body, self.headers.get(b"content-encoding", b""))
+        encoding = self.headers.get(b"content-encoding", b"").strip().lower()
+        if encoding in (b"", b"identity"):
+            return self.body
+        if encoding not in GZIP:
+            shown = encoding[:40].decode("ascii", "replace")
+            text = f"Content-Encoding {shown!r} is unknown: send gzip, or none"
+            raise with_status(415, InvalidRequest(text))
+        unpacker = zlib.decompressobj(_GZIP_WINDOW)
+        try:
+            plain = unpacker.decompress(self.body, self._limit + 1)
+        except zlib.error as cause:
+            text = "the body is no gzip, as its Content-Encoding says"
+            raise with_status(400, InvalidRequest(text)) from cause
+        self._hold(len(plain))
+        if not unpacker.eof or unpacker.unused_data:
+            text = "the gzip body is incomplete, or something follows its end"
+            raise with_status(400, InvalidRequest(text))
+        return plain
 
     def send_headers(self, headers: Metadata) -> None:
         """No call with one answer sends any."""
@@ -184,7 +261,6 @@ class HttpCalls:
         other: the label of requests for none of them.
         pipeline: that all calls pass; callers are known before.
         max_body_bytes: of a request, compressed or not.
-        bodies: how many of the largest fit into memory for all requests in flight.
     """
 
     def __init__(
@@ -194,18 +270,19 @@ class HttpCalls:
         pipeline: Pipeline,
         *,
         max_body_bytes: int,
-        bodies: int,
     ) -> None:
         self._method = method
         self._other = other
         self._pipeline = pipeline
-        self._bodies = Bodies(max_body_bytes, bodies)
+        self._max_body_bytes = max_body_bytes
         self._served: dict[tuple[str, str], ServedMethod] = {}
 
     async def __call__(self, request: Request) -> Response:
         """Answer one request."""
         started = time.perf_counter()
-        context = HttpContext(request, self._bodies)
+        caller = caller_of(request) or ANONYMOUS
+        held = self._pipeline.parts.guard.hold(caller.credential or address_of(request))
+        context = HttpContext(request, held, self._max_body_bytes)
         try:
             method = context.method = self._method(
                 request.scope["path"], request.scope["query_string"]
@@ -217,30 +294,31 @@ class HttpCalls:
             return await self._respond(context, method, request, started)
         except TopospreadError as error:
             return self._sent(self._refused(context, request, started, error), b"")
+        finally:
+            held.release()
 
     async def _respond(
         self, context: HttpContext, method: HttpMethod, request: Request, started: float
     ) -> Response:
         receive = request.receive
         context.deadline = time.monotonic() + method.timeout
-        length = context.headers.get(b"content-length", b"")
-        async with self._bodies.read(receive, length) as context.body:
-            lane = method.lane(len(context.body))
-            call = self._call(context, request, started, lane)
-            if lane.brief:
-                # A decision takes less time than its way to another thread and back. This thread
-                # has other connections to mind, so that one that takes longer begins again there.
-                call.brief = True
-                try:
-                    return self._sent(call, self._pipeline.respond(call))
-                except Preempted:
-                    call.brief = False
-            watching = asyncio.create_task(_await_disconnect(receive, context.gone))
+        await context.read(receive)
+        lane = method.lane(len(context.body))
+        call = self._call(context, request, started, lane)
+        if lane.brief:
+            # A decision takes less time than its way to another thread and back. This thread
+            # has other connections to mind, so that one that takes longer begins again there.
+            call.brief = True
             try:
-                done = lane.executor.submit(self._carry_out, call)
-                return self._sent(call, await asyncio.wrap_future(done))
-            finally:
-                watching.cancel()
+                return self._sent(call, self._pipeline.respond(call))
+            except Preempted:
+                call.brief = False
+        watching = asyncio.create_task(_await_disconnect(receive, context.gone))
+        try:
+            done = lane.executor.submit(self._carry_out, call)
+            return self._sent(call, await asyncio.wrap_future(done))
+        finally:
+            watching.cancel()
 
     def _carry_out(self, call: Call) -> bytes:
         """Answer a call on an executor's thread, or refuse it on the one that submits it."""

@@ -74,9 +74,6 @@ TIMEOUT: Final = 4.5
 LARGE: Final = 1 << 18
 """Bytes of a body past which it is not worked on among the quick decisions."""
 
-BODIES: Final = 2
-"""How many of the largest bodies fit into memory for all requests in flight."""
-
 _STATUSES: Final = (MethodNotServed, TooLarge, Unauthenticated, PermissionDenied)
 """Errors that have a status of their own, whatever the verb."""
 

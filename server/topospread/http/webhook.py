@@ -54,9 +54,6 @@ LABEL: Final = "Webhook/validate"
 MAX_BYTES: Final = 8 << 20
 """Of a review: it has an object and the one before, of 1.5 MiB at most."""
 
-BODIES: Final = 4
-"""How many of the largest bodies fit into memory for all requests in flight."""
-
 TIMEOUT: Final = 2.0
 """Seconds for an answer where the API server does not say how long it waits."""
 
