@@ -33,6 +33,7 @@ CAMPAIGNS: Final = {
     "memory": "Memory that hostile callers make a server hold.",
     "neighbor": "A light caller's latency beside a heavy caller.",
     "retries": "Seconds until a real kube-scheduler binds what was refused, once there is room.",
+    "silent": "Callers and probes beside connections that say nothing.",
 }
 """Campaigns by module, whose `command` each is."""
 

@@ -291,6 +291,7 @@ def reached_by_http(url: str) -> bool:
 
 def test_requests_that_do_not_come_to_an_end_are_given_up(monkeypatch):
     monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(http_server, "SILENT_SECONDS", 0.2)
     with served(http="127.0.0.1:0") as server, ExitStack() as stack:
         slow = opened(stack, server.http_address, 4)
         slow[1].sendall(b"GET /livez HT")

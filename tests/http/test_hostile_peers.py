@@ -200,6 +200,35 @@ def test_a_wish_for_another_protocol_is_passed_over_quietly(run, caplog, to):
     assert not [each for each in caplog.records if each.levelname != "INFO"]
 
 
+# ------------------------------ connections without a request
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /livez HTTP/1.1\r\nhost", b"GET /livez HTTP/1.1\r\n\r\n"]
+)
+def test_newcomers_are_answered_beside_connections_without_a_request(said):
+    with Run(max_connections=5) as run, ExitStack() as opened:
+        for _ in range(5):
+            raw = opened.enter_context(run.connect())
+            raw.sendall(said)
+        assert run.works()
+        assert run.ended == {"over_limit": 1}
+
+
+def test_a_request_under_way_is_not_closed_for_a_newcomer():
+    with Run(max_connections=3) as run, ExitStack() as opened:
+        busy = [opened.enter_context(run.connect()) for _ in range(3)]
+        for raw in busy:
+            raw.sendall(HEAD + b"content-length: 2\r\nexpect: 100-continue\r\n\r\na")
+            assert raw.recv(4096).startswith(b"HTTP/1.1 100 ")
+        with run.connect() as late, suppress(ConnectionError):
+            assert not late.recv(100)
+        assert run.ended == {"over_limit": 1}
+        for raw in busy:
+            raw.sendall(b"a")
+            assert raw.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
 # ------------------------------ handshakes
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 
+from topospread.app.http_servers import MAX_CONNECTIONS as HTTP_CONNECTIONS
 from topospread.calls.access import AccessControl
 from topospread.calls.executor import Executor
 from topospread.calls.pipeline import Pipeline
@@ -380,7 +381,8 @@ def within_open_files(
     listeners = (settings.http, settings.extender_listen, settings.expander_listen)
     ports = 1 + len([address for address in listeners if address is not None])
     clusters, connections = settings.max_clusters, settings.max_connections
-    needed = OWN_FILES + clusters * each + connections * ports
+    others = (ports - 1) * min(HTTP_CONNECTIONS, connections)
+    needed = OWN_FILES + clusters * each + connections + others
     if limit == resource.RLIM_INFINITY or needed <= limit:
         return settings
     left = max(0, limit - OWN_FILES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.http.app import NO_CALLS, Access, make_app
 from topospread.http.server import HttpServer
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from topospread.config.settings import ServerSettings
     from topospread.config.values import Address
     from topospread.http.app import Endpoint, Exposition, Health
+
+
+MAX_CONNECTIONS: Final = 512
+"""Of each address: schedulers, the API server and Prometheus have a few each."""
 
 
 class HttpServers(NamedTuple):
@@ -54,7 +58,7 @@ def make_http_servers(
             tls=watcher.http_files if settings.tls else None,
             reuse_port=reuse_port,
             flag=flag,
-            max_connections=settings.max_connections,
+            max_connections=min(MAX_CONNECTIONS, settings.max_connections),
             on_dropped=on_dropped,
         )
         made.callback(http.stop)

@@ -13,6 +13,8 @@ import logging
 import math
 import socket
 import threading
+from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +27,6 @@ from topospread.errors import ConfigError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
 
     from starlette.types import ASGIApp
 
@@ -41,6 +42,9 @@ KEEP_ALIVE: Final = 120
 """Seconds that an idle connection stays open. Longer than the 90 s of Go's clients, so that it is
 they who close it: a request that crosses the server's closing is lost, and a POST is not repeated.
 """
+
+SILENT_SECONDS: Final = 10.0
+"""In which the first request of a connection must begin."""
 
 REQUEST_SECONDS: Final = 30.0
 RESPONSE_SECONDS: Final = 30.0
@@ -71,6 +75,9 @@ _ERRORS: Final = logging.getLogger("uvicorn.error.connection")
 _ERRORS.setLevel(logging.ERROR)
 
 
+_Waiting = OrderedDict[object, Callable[[], object]]
+
+
 class HttpServer:
     """Serves an application from :meth:`start` until :meth:`stop`.
 
@@ -81,8 +88,8 @@ class HttpServer:
         tls: None serves plain text.
         reuse_port: share the port with other processes that ask for the same.
         flag: what the address was configured by, for errors.
-        max_connections: open at once, those that are at their handshake included; others are
-            closed at once.
+        max_connections: open at once, those that are at their handshake included; past it the one
+            that has been without a request for longest is closed, or else the new one.
         on_dropped: called with the reason each time that a connection is closed for what its peer
             does: ``over_limit``, ``handshake``, ``malformed`` or ``slow``.
 
@@ -171,7 +178,9 @@ class _Server(uvicorn.Server):
         self.tls: ssl.SSLContext | None = None
         self._max_connections = max_connections
         self._on_dropped = on_dropped
-        self._handshakes: set[asyncio.Task[object]] = set()
+        self._handshakes: dict[BoundedProtocol, asyncio.Task[object]] = {}
+        # How to close the connections without a request, the one that waits for longest first.
+        self._waiting: _Waiting = OrderedDict()
         self._resuming: asyncio.TimerHandle | None = None
 
     @override
@@ -199,9 +208,10 @@ class _Server(uvicorn.Server):
             self._resuming.cancel()
         for bound in sockets or ():
             asyncio.get_running_loop().remove_reader(bound)
-        for task in self._handshakes:
+        handshakes = [*self._handshakes.values()]
+        for task in handshakes:
             task.cancel()
-        await asyncio.gather(*self._handshakes, return_exceptions=True)
+        await asyncio.gather(*handshakes, return_exceptions=True)
         await super().shutdown(sockets)
 
     def _listen(self, bound: socket.socket) -> None:
@@ -222,30 +232,37 @@ class _Server(uvicorn.Server):
             loop.remove_reader(bound)
             self._resuming = loop.call_later(NO_FILE_SECONDS, self._listen, bound)
             return
-        if len(self.server_state.connections) + len(self._handshakes) >= self._max_connections:
-            connection.close()
+        if len(self.server_state.connections.union(self._handshakes)) >= self._max_connections:
             self._on_dropped(OVER_LIMIT)
-            return
+            if not self._waiting:
+                connection.close()
+                return
+            _, close = self._waiting.popitem(last=False)
+            close()
         connection.setblocking(False)
-        task: asyncio.Task[object] = loop.create_task(self._connect(connection))
-        self._handshakes.add(task)
-        task.add_done_callback(partial(self._connected, connection))
+        protocol = BoundedProtocol(self.config, self.server_state, self._waiting, self._on_dropped)
+        task: asyncio.Task[object] = loop.create_task(self._connect(connection, protocol))
+        self._handshakes[protocol] = task
+        self._waiting[protocol] = task.cancel
+        task.add_done_callback(partial(self._connected, connection, protocol))
 
-    async def _connect(self, connection: socket.socket) -> None:
+    async def _connect(self, connection: socket.socket, protocol: BoundedProtocol) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: BoundedProtocol(self.config, self.server_state, self._on_dropped),
+            lambda: protocol,
             connection,
             ssl=self.tls,
             ssl_handshake_timeout=None if self.tls is None else HANDSHAKE_SECONDS,
         )
 
-    def _connected(self, connection: socket.socket, task: asyncio.Task[object]) -> None:
-        self._handshakes.discard(task)
-        if task.cancelled():
+    def _connected(
+        self, connection: socket.socket, protocol: BoundedProtocol, task: asyncio.Task[object]
+    ) -> None:
+        del self._handshakes[protocol]
+        if task.cancelled() or task.exception() is not None:
+            self._waiting.pop(protocol, None)
             connection.close()
-        elif task.exception() is not None:
-            connection.close()
+        if not task.cancelled() and task.exception() is not None:
             self._on_dropped(HANDSHAKE)
 
 
@@ -255,6 +272,7 @@ class BoundedProtocol(HttpToolsProtocol):
     Args:
         config: uvicorn's.
         server_state: uvicorn's.
+        waiting: how to close the connections that are without a request.
         on_dropped: called with the reason when the connection is closed for what its peer does.
     """
 
@@ -262,13 +280,16 @@ class BoundedProtocol(HttpToolsProtocol):
         self,
         config: uvicorn.Config,
         server_state: uvicorn.server.ServerState,
+        waiting: _Waiting,
         on_dropped: Callable[[str], None],
     ) -> None:
         super().__init__(config, server_state, {})
         self.logger = _ERRORS
+        self._waiting = waiting
         self._on_dropped = on_dropped
-        # On the loop's clock: since when a request is coming, and a response not being read.
-        self._requested = self.loop.time()
+        # On the loop's clock: until when a request must have come, and since when a response has
+        # not been read.
+        self._due = self.loop.time() + SILENT_SECONDS
         self._stuck = math.inf
         self._received = self._body = 0
 
@@ -278,13 +299,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self._stuck = math.inf
         elif self._stuck == math.inf:
             self._stuck = now
-        if now > self._requested + REQUEST_SECONDS or now > self._stuck + RESPONSE_SECONDS:
+        if now > self._due or now > self._stuck + RESPONSE_SECONDS:
             self._on_dropped(SLOW)
             self.transport.abort()
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(transport)
+        self._waiting[self] = transport.abort
         tls = transport.get_extra_info("ssl_object")
         certificate = None if tls is None else tls.getpeercert(binary_form=True)
         self.app_state[NAMES] = NO_NAMES if certificate is None else names_of(certificate)
@@ -292,6 +314,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._waiting.pop(self, None)
         # uvicorn leaves it when the connection was reset, and with it all that the connection had.
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
@@ -314,6 +337,13 @@ class BoundedProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._stuck = math.inf
+        self._wait()
+
+    def _wait(self) -> None:
+        """Note that the connection is without a request, once its last response is on its way."""
+        answered = self.cycle is not None and self.cycle.response_complete  # type: ignore[redundant-expr] # as uvicorn begins
+        if answered and not (self.flow.write_paused or self.transport.is_closing()):
+            self._waiting[self] = self.transport.abort
 
     @override
     def on_message_begin(self) -> None:
@@ -321,13 +351,23 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             raise OverflowError("too many requests before their responses")
         self._received = self._body = 0
-        self._requested = self.loop.time()
+        self._due = self.loop.time() + REQUEST_SECONDS
 
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(self.headers) >= MAX_FIELDS:
             raise OverflowError("too many header fields")
         super().on_header(name, value)
+
+    @override
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._waiting.pop(self, None)
+
+    @override
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait()
 
     @override
     def on_body(self, body: bytes) -> None:
@@ -337,7 +377,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @override
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        self._requested = math.inf
+        self._due = math.inf
 
 
 def _bound(flag: str, host: str, port: int, *, reuse_port: bool) -> socket.socket:

@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from topospread.config.values import Address
     from topospread.rpc.completion_queue import CompletionQueue
 
-HANDSHAKE_MS: Final = 10_000
+HANDSHAKE_MS: Final = 3_000
 """For the handshakes of TLS and HTTP/2: far above the time that any network takes."""
+
+IDLE_MS: Final = 30_000
+"""After which a connection without a call is told to go; clients connect again for the next one."""
 
 MAX_AGE_GRACE_MS: Final = 60_000
 """For the calls of a connection that has reached its maximum age, before they are cut."""
@@ -315,6 +318,7 @@ def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
         ("grpc.server_max_unrequested_time_in_server", MAX_UNTAKEN_SECONDS),
         # A connection that does not even finish its handshake is closed soon.
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+        ("grpc.max_connection_idle_ms", IDLE_MS),
         # Clients ping idle connections to see whether they still are any; this client's every 10 s.
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
