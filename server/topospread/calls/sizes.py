@@ -38,6 +38,12 @@ class SizeLimit(NamedTuple):
     max_bytes: int
     setting: str = ""
 
+    def error(self) -> TooLarge:
+        """The error of a request that is larger."""
+        by = f" ({self.setting})" if self.setting else ""
+        text = f"the request is larger than {self.max_bytes} bytes{by}"
+        return TooLarge(text, self.setting or "request", self.max_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class MessageLimits:
@@ -82,7 +88,7 @@ def decompressed(raw: bytes, limit: SizeLimit) -> bytes:
     if _is_compressed(raw):
         raw = _inflated(raw, limit)
     if len(raw) > limit.max_bytes:
-        raise too_large(limit)
+        raise limit.error()
     return raw
 
 
@@ -95,23 +101,14 @@ def _is_compressed(raw: bytes) -> bool:
 def _inflated(raw: bytes, limit: SizeLimit) -> bytes:
     # gzip ends with the size of what it holds, so that an honest bomb costs nothing.
     if raw.startswith(_GZIP) and int.from_bytes(raw[-4:], "little") > limit.max_bytes:
-        raise too_large(limit)
+        raise limit.error()
     inflater = zlib.decompressobj(_EITHER)
     try:
         content = inflater.decompress(raw, limit.max_bytes + 1)
     except zlib.error:
         raise InvalidRequest("the request is compressed, and broken") from None
     if len(content) > limit.max_bytes:
-        raise too_large(limit)
+        raise limit.error()
     if not inflater.eof:
         raise InvalidRequest("the request is compressed, and cut short")
     return content
-
-
-def too_large(limit: tuple[int, str]) -> TooLarge:
-    """The error of a request that is larger than its limit."""
-    max_bytes, setting = limit
-    by = f" ({setting})" if setting else ""
-    return TooLarge(
-        f"the request is larger than {max_bytes} bytes{by}", setting or "request", max_bytes
-    )

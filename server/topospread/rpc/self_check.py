@@ -31,7 +31,8 @@ _ROUNDING: Final = 1.0
 than it is kept on; 10 ms were seen.
 """
 
-_SERVICE: Final = "topospread.SelfCheck"
+_METHOD: Final = "/topospread.SelfCheck/Call"
+_CHANNEL: Final = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
 _REQUEST: Final = b"request"
 _METADATA: Final = (("x-self-check", "1"),)
 
@@ -57,29 +58,21 @@ def _tried() -> str:
     unlike: list[str] = []
     transport = CompletionQueue(1, SlowLane(1, Turn()), sweeper)
     echo = UnaryBytes(lambda raw, call: _echo(raw, call, unlike))
-    method = pipeline.method(f"/{_SERVICE}/Call", echo, MethodRules(Permission(None), ""))
+    method = pipeline.method(_METHOD, echo, MethodRules(Permission(None), ""))
     try:
         transport.register(server, (method,), pipeline)
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         transport.start()
         with grpc.insecure_channel(f"127.0.0.1:{port}", _CHANNEL) as channel:
-            return _unlike(channel) or "".join(unlike)
+            call: Any = channel.unary_unary(_METHOD)
+            if call(_REQUEST, timeout=SECONDS, metadata=_METADATA) != _REQUEST:
+                unlike.append("a call is not answered as it should be")
+            return unlike[0] if unlike else ""
     finally:
         transport.stop()
         server.stop(None).wait(SECONDS)
         transport.shutdown()
-
-
-def _unlike(channel: grpc.Channel) -> str:
-    """What of a call's answer is not as it should be."""
-    call: Any = channel.unary_unary(f"/{_SERVICE}/Call")
-    if call(_REQUEST, timeout=SECONDS, metadata=_METADATA) != _REQUEST:
-        return "a call is not answered as it should be"
-    return ""
-
-
-_CHANNEL: Final = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
 
 
 def _echo(raw: bytes, call: Call, unlike: list[str]) -> bytes:
