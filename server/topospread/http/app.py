@@ -2,8 +2,8 @@
 
 With an access file, unauthenticated callers get the statuses of /livez and /readyz and nothing
 else. The pages that every server has need the role read for all clusters, because metrics name
-them. Any other path needs the role decide, in some cluster; a call checks that for its own by
-:func:`require_role`. With a rate limit, callers that ask for anything but health too often get 429.
+them. Any other path needs the role decide, in some cluster; a call checks that for its own
+one. With a rate limit, callers that ask for anything but health too often get 429.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def make_app(
         max_body_size=max_body_bytes,
         exception_handlers={
             HTTPException: partial(_http_exception, max_body_bytes),
-            Exception: _server_error,
+            Exception: lambda _, cause: error_response(cause),
         },
     )
 
@@ -132,10 +132,6 @@ def _http_exception(limit: int, _: Request, cause: Exception) -> Response:
     if cause.status_code == TOO_LARGE:
         error = body_too_large(limit)
     return error_response(with_status(cause.status_code, error), cause.headers)
-
-
-def _server_error(_: Request, cause: Exception) -> Response:
-    return error_response(cause)
 
 
 class Access:
@@ -225,19 +221,6 @@ def address_of(request: Request) -> str:
     """The caller's address, without the port."""
     client: tuple[str, int] | None = request.scope["client"]
     return client[0] if client else ""
-
-
-def require_role(request: Request, role: Role, cluster: str) -> None:
-    """Check the caller's role for a cluster, before a call is carried out.
-
-    Raises:
-        Unauthenticated: the caller is unknown.
-        PermissionDenied: the caller lacks the role there; the answer is 403.
-    """
-    caller = caller_of(request)
-    if caller is None:
-        raise Unauthenticated
-    caller.check(role, cluster)
 
 
 def _label(path: str) -> str:

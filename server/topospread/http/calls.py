@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from starlette.responses import Response
 
-from topospread.access.callers import ANONYMOUS
 from topospread.access.certificates import NO_NAMES, CertificateNames
 from topospread.calls.call import Call, UnaryBytes
 from topospread.calls.executor import current_work
@@ -23,8 +22,9 @@ from topospread.errors import (
     MethodNotServed,
     QueueFull,
     TopospreadError,
+    Unauthenticated,
 )
-from topospread.http.app import address_of, caller_of, require_role
+from topospread.http.app import address_of, caller_of
 from topospread.http.responses import (
     GZIP,
     TOO_LARGE,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from topospread.access.callers import Role
     from topospread.calls.call import Metadata, ServedMethod
     from topospread.calls.executor import Executor
-    from topospread.calls.memory import Held
+    from topospread.calls.memory import MemoryGuard
     from topospread.calls.pipeline import Pipeline
     from topospread.calls.sizes import SizeLimit
     from topospread.checkpoints import Turns
@@ -121,10 +121,12 @@ class HttpContext:
 
     Args:
         request: of HTTP.
-        held: by its body.
+        guard: of memory for its body.
         limit: bytes of its body, as it comes and unpacked.
 
     Attributes:
+        caller: who calls.
+        held: by its body.
         method: that is called; None: there is none.
         body: as it came.
         deadline: on the monotonic clock.
@@ -132,9 +134,13 @@ class HttpContext:
         status: of the response, once it is known that the call failed.
     """
 
-    def __init__(self, request: Request, held: Held, limit: int) -> None:
+    def __init__(self, request: Request, guard: MemoryGuard, limit: int) -> None:
+        caller = caller_of(request)
+        if caller is None:
+            raise Unauthenticated
+        self.caller = caller
+        self.held = guard.hold(self.caller.credential or address_of(request))
         self.headers: Mapping[bytes, bytes] = dict(request.scope["headers"])
-        self.held = held
         self.method: HttpMethod | None = None
         self.body = b""
         self.deadline = math.inf
@@ -280,31 +286,31 @@ class HttpCalls:
     async def __call__(self, request: Request) -> Response:
         """Answer one request."""
         started = time.perf_counter()
-        caller = caller_of(request) or ANONYMOUS
-        held = self._pipeline.parts.guard.hold(caller.credential or address_of(request))
-        context = HttpContext(request, held, self._max_body_bytes)
+        context = HttpContext(request, self._pipeline.parts.guard, self._max_body_bytes)
         try:
             method = context.method = self._method(
                 request.scope["path"], request.scope["query_string"]
             )
-            require_role(request, method.role, method.cluster)
+            context.caller.check(method.role, method.cluster)
             if request.scope["method"] != "POST":
                 text = f"{method.name} is called with POST"
                 raise with_status(_NOT_POST, MethodNotServed(text))
-            return await self._respond(context, method, request, started)
+            return await self._respond(context, method, request.receive, started)
         except TopospreadError as error:
-            return self._sent(self._refused(context, request, started, error), b"")
+            call = self._call(context, started)
+            call.refused = error
+            self._pipeline.respond(call)
+            return self._sent(call, b"")
         finally:
-            held.release()
+            context.held.release()
 
     async def _respond(
-        self, context: HttpContext, method: HttpMethod, request: Request, started: float
+        self, context: HttpContext, method: HttpMethod, receive: Receive, started: float
     ) -> Response:
-        receive = request.receive
         context.deadline = time.monotonic() + method.timeout
         await context.read(receive)
         lane = method.lane(len(context.body))
-        call = self._call(context, request, started, lane)
+        call = self._call(context, started, lane)
         if lane.brief:
             # A decision takes less time than its way to another thread and back. This thread
             # has other connections to mind, so that one that takes longer begins again there.
@@ -327,9 +333,7 @@ class HttpCalls:
             call.refused = QueueFull.of(call.method.executor)
         return self._pipeline.respond(call)
 
-    def _call(
-        self, context: HttpContext, request: Request, started: float, lane: Lane | None = None
-    ) -> Call:
+    def _call(self, context: HttpContext, started: float, lane: Lane | None = None) -> Call:
         method = context.method
         label = self._other if method is None else method.label
         executor = "" if lane is None else lane.executor.name
@@ -344,19 +348,10 @@ class HttpCalls:
                 shares_turn=lane is not None and lane.shares,
             )
         call = Call(served, context, started)
-        call.caller = caller_of(request) or ANONYMOUS
+        call.caller = context.caller
         call.turn = None if lane is None else lane.turn
         if method is not None and method.audited:
             call.fields = {"cluster": method.cluster}
-        return call
-
-    def _refused(
-        self, context: HttpContext, request: Request, started: float, error: TopospreadError
-    ) -> Call:
-        """A call that is not carried out."""
-        call = self._call(context, request, started)
-        call.refused = error
-        self._pipeline.respond(call)
         return call
 
     def _sent(self, call: Call, body: bytes) -> Response:
@@ -376,8 +371,8 @@ class HttpCalls:
         status, body = failure.status, failure.body
         if method is not None:
             status, body = method.failed(failure, error)
-        if failure.retry_after is not None and status != _OK:
-            headers["retry-after"] = str(math.ceil(failure.retry_after))
+        if status != _OK:
+            headers |= failure.headers
         if status == _NOT_POST:
             headers["allow"] = "POST"
         if status in (TOO_LARGE, _FULL):
