@@ -36,9 +36,8 @@ configuration file, feature gates and limits: where they do not,
 METRICS_ARE = """\
 Served at `/metrics` on the address of `--http`, in Prometheus' text format or OpenMetrics. Families
 that begin with `scheduler_` have kube-scheduler's names, labels and buckets, so that its dashboards
-and alerts work, with the one plugin that there is here. Three things differ: a Filter or Score of
-all nodes is one observation, no observation is left out, and an EvaluatePod whose result is
-remembered is an attempt that runs no extension point. `--no-scheduler-metrics` leaves these
+and alerts work, with the one plugin that there is here. Two things differ: a Filter or Score of all
+nodes is one observation, and no observation is left out. `--no-scheduler-metrics` leaves these
 families out where a kube-scheduler is summed with this server. `topospread_sync_*` are there where
 a cluster is synced (`--sync`, `topospread sync`). Series whose labels are known are there from the
 start at 0, so that `rate()` and `increase()` see a first burst: of calls these are each method with

@@ -250,10 +250,6 @@ class DecisionMetrics:
             )
 
     def _count(self, result: Evaluation) -> None:
-        """Count an attempt, and the extension points that were run for it."""
-        self._metrics.attempt(_result(result), _profile(result.resolved))
-        if result.remembered:
-            return
         meters, stages = self._meters(result.resolved), result.resolved.timings
         pre_filter, feasible = result.pre_filter.code, result.feasible
         meters.pre_filter.observe(pre_filter.label, stages.pre_filter)
@@ -263,6 +259,7 @@ class DecisionMetrics:
             meters.pre_score.observe(result.pre_score.code.label, stages.pre_score)
             if result.pre_score.code is Code.SUCCESS:
                 meters.score.observe(_SUCCESS, stages.score)
+        self._metrics.attempt(_result(result), _profile(result.resolved))
 
     def _meters(self, resolved: ResolvedCycle) -> _ProfileMeters:
         profile = _profile(resolved)

@@ -1,10 +1,9 @@
 """The metric families: names, labels, buckets, and how they are made from what was counted.
 
 ``scheduler_*`` has the names, labels, help texts and buckets of kube-scheduler (1.36,
-pkg/scheduler/metrics), so that its dashboards and alerts work. Three things differ in substance: a
-Filter or Score of all nodes is one observation (kube-scheduler counts each node), nothing is
-sampled (kube-scheduler observes one plugin run in ten), and an EvaluatePod whose result is
-remembered is an attempt that runs no extension point.
+pkg/scheduler/metrics), so that its dashboards and alerts work. Two things differ in substance: a
+Filter or Score of all nodes is one observation (kube-scheduler counts each node), and nothing is
+sampled (kube-scheduler observes one plugin run in ten).
 """
 
 from __future__ import annotations

@@ -73,7 +73,6 @@ class Evaluation:
         message, reason: as kube-scheduler writes them on a pod that fits nowhere; empty when one
             fits.
         kept: what is remembered of it.
-        remembered: it was there already, and nothing was judged.
     """
 
     resolved: ResolvedCycle
@@ -86,12 +85,11 @@ class Evaluation:
     message: str = ""
     reason: str = ""
     kept: Remembered | None = None
-    remembered: bool = False
 
     @property
     def parts(self) -> tuple[Any, ...]:
         """All fields that are equal for pods of one shape."""
-        return tuple([getattr(self, name) for name in self.__slots__[1:-2]])
+        return tuple([getattr(self, name) for name in self.__slots__[1:-1]])
 
 
 class Remembered:
@@ -189,7 +187,7 @@ def _remembered(resolved: ResolvedCycle, top_k: int) -> Evaluation | None:
         if snapshot.groups[key] is not version:
             return None
     evaluation = Evaluation(resolved, *found.parts)
-    evaluation.kept, evaluation.remembered = found, True
+    evaluation.kept = found
     return evaluation
 
 
