@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tests.index.counting import Cluster
     from topospread.index.builder import Builder
     from topospread.index.snapshot import Snapshot
-    from topospread.spread.topology import Eligibility, GroupKey, Partition, Traits
+    from topospread.spread.cells import Partition
+    from topospread.spread.topology import Eligibility, GroupKey, Traits
 
 
 def assert_counts(snapshot: Snapshot, cluster: Cluster) -> None:

@@ -363,9 +363,7 @@ def http_pipeline(parts: Parts) -> Pipeline:
     return Pipeline(replace(parts, access=AccessControl(denials=parts.access.denials)))
 
 
-def within_open_files(
-    settings: ServerSettings, url: StoreURL, limit: int | None = None
-) -> ServerSettings:
+def within_open_files(settings: ServerSettings, url: StoreURL) -> ServerSettings:
     """The settings with as many clusters and connections as files may be open.
 
     Where that is fewer than was configured, it is logged what would be needed.
@@ -373,10 +371,8 @@ def within_open_files(
     Args:
         settings: what was configured.
         url: of the store.
-        limit: files that may be open; None: of this process.
     """
-    if limit is None:
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     each = 0 if isinstance(url, SqliteURL) else REDIS_CLUSTER_FILES
     listeners = (settings.http, settings.extender_listen, settings.expander_listen)
     ports = 1 + len([address for address in listeners if address is not None])

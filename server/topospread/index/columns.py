@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from topospread.spread.topology import Domains, Partition, Traits
+from topospread.spread.cells import Partition
+from topospread.spread.topology import Domains, Traits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -25,7 +25,6 @@ from topospread.spread.topology import (
     Eligibility,
     Ints,
     Membership,
-    Partition,
     Slots,
     Traits,
 )
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from topospread.bounded import Budgets
     from topospread.kube.objects import Node
+    from topospread.spread.cells import Partition
     from topospread.spread.plans import Plan
 
 MAX_COLUMNS: Final = 256

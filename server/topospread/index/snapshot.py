@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from topospread.index.aggregates import DomainCounts, NodesByCount
+from topospread.index.groups import DomainCounts, NodesByCount
 from topospread.index.reservations import NO_RESERVATIONS, Reservations
 from topospread.index.usage import NO_USAGE, PODS, Usage
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from topospread.index.nodes import NodeTable
     from topospread.index.pod_classes import PodClass, PodCounts
     from topospread.kube.objects import Workload
-    from topospread.spread.cells import Cells
+    from topospread.spread.cells import Cells, Partition
     from topospread.spread.topology import (
         Bools,
         Domains,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         GroupKey,
         Ints,
         Membership,
-        Partition,
         Traits,
     )
 

@@ -74,14 +74,12 @@ def validate_pod(pod: Pod) -> list[FieldViolation]:
     return validate_constraints(merged)
 
 
-def validate_constraints(
-    constraints: Sequence[SpreadConstraint], field: str = CONSTRAINTS_FIELD
-) -> list[FieldViolation]:
+def validate_constraints(constraints: Sequence[SpreadConstraint]) -> list[FieldViolation]:
     """Errors of constraints that need no merging: those of a pod template, or merged ones."""
     last = {_pair(c): index for index, c in enumerate(constraints)}
     found: list[FieldViolation] = []
     for index, constraint in enumerate(constraints):
-        at = f"{field}[{index}]"
+        at = f"{CONSTRAINTS_FIELD}[{index}]"
         found += _own_violations(at, constraint)
         if last[_pair(constraint)] != index:
             found.append(_repeated(f"{at}.{{topologyKey, whenUnsatisfiable}}", constraint))

@@ -1,9 +1,10 @@
-"""Cells: the nodes of one class that hold the same number of matching pods."""
+"""Partitions into classes of nodes, and cells: nodes of a class with the same number of pods."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,38 +20,43 @@ CountChange = tuple[int, int, int]
 """A slot, the matching pods on it before, and how many more there are now."""
 
 
-class NodeClasses(Protocol):
-    """The nodes by class; see :class:`~topospread.spread.topology.Partition`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """The nodes by class: nodes of one class differ in nothing but their own pods.
+
+    Attributes:
+        ids: [slots] the class; −1 where the slot is free.
+        members: for each class its slots, in the order of the node names as bytes.
+        nodes: [classes] how many there are.
+        domains: for each of the traits' keys, [classes] the domain; −1 where the label is absent.
+        labelled: for each of the traits' labels, [classes] whether it is there.
+        eligible: for each of the traits' eligibilities, [classes] whether the nodes are in.
+        rank: [slots] position in the order of the node names; the node table's own.
+        order: [nodes] slots in that order; the node table's own.
+        made: results that follow from it alone, by name.
+    """
+
+    ids: NDArray[np.int32]
+    members: Sequence[NDArray[np.int32]]
+    nodes: NDArray[np.int64]
+    domains: Sequence[NDArray[np.int32]]
+    labelled: Sequence[NDArray[np.bool_]]
+    eligible: Sequence[NDArray[np.bool_]]
+    rank: NDArray[np.int32]
+    order: NDArray[np.intp]
+    made: dict[str, object] = field(init=False, repr=False, default_factory=dict)
 
     @property
-    def ids(self) -> NDArray[np.int32]:
-        """[slots] the class; −1 where the slot is free."""
-        ...
+    def size(self) -> int:
+        """The number of classes."""
+        return len(self.members)
 
     @property
-    def members(self) -> Sequence[NDArray[np.int32]]:
-        """For each class its slots, in the order of the node names."""
-        ...
-
-    @property
-    def nodes(self) -> NDArray[np.int64]:
-        """[classes] how many there are."""
-        ...
-
-    @property
-    def rank(self) -> NDArray[np.int32]:
-        """[slots] position in the order of the node names."""
-        ...
-
-    @property
-    def order(self) -> NDArray[np.intp]:
-        """[nodes] slots in that order."""
-        ...
-
-    @property
-    def made(self) -> dict[str, object]:
-        """Results that follow from it alone, by name."""
-        ...
+    def nbytes(self) -> int:
+        """Bytes, about, with its cells where nothing is counted."""
+        traits = len(self.domains) + len(self.labelled) + len(self.eligible)
+        by_class = (700 + 8 * traits) * self.size
+        return 2000 + 200 * traits + by_class + 16 * self.ids.size
 
 
 class Cells:
@@ -82,7 +88,7 @@ class Cells:
 
     def __init__(
         self,
-        partition: NodeClasses,
+        partition: Partition,
         counts: NDArray[np.int32] | None,
         rows: Sequence[Sequence[int]],
         both: Sequence[tuple[list[int], list[int]]],
@@ -111,7 +117,7 @@ class Cells:
     @classmethod
     def of(
         cls,
-        partition: NodeClasses,
+        partition: Partition,
         counts: NDArray[np.int32] | None,
         rows: Sequence[Sequence[int]],
     ) -> Cells:
@@ -148,7 +154,7 @@ class Cells:
         return made
 
     @classmethod
-    def uncounted(cls, partition: NodeClasses) -> Cells:
+    def uncounted(cls, partition: Partition) -> Cells:
         """The cells of nodes without matching pods, made once for a partition."""
         made = partition.made.get("uncounted")
         if not isinstance(made, Cells):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from topospread.checkpoints import checkpoint
-from topospread.spread.cells import Cells
-from topospread.spread.topology import GroupKey, Partition, Traits
+from topospread.spread.cells import Cells, Partition
+from topospread.spread.topology import GroupKey, Traits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

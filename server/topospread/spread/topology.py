@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from topospread.kube.affinity import CompiledRequirements
     from topospread.kube.objects import Toleration
     from topospread.kube.selectors import Selector
-    from topospread.spread.cells import Cells
+    from topospread.spread.cells import Cells, Partition
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -180,45 +180,6 @@ class Traits:
         """Bytes, about."""
         named = sum(map(len, (*self.keys, *self.labels)))
         return named + sum([each.nbytes for each in self.eligibilities])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Partition:
-    """The nodes by class: nodes of one class differ in nothing but their own pods.
-
-    Attributes:
-        ids: [slots] the class; −1 where the slot is free.
-        members: for each class its slots, in the order of the node names as bytes.
-        nodes: [classes] how many there are.
-        domains: for each of the traits' keys, [classes] the domain; −1 where the label is absent.
-        labelled: for each of the traits' labels, [classes] whether it is there.
-        eligible: for each of the traits' eligibilities, [classes] whether the nodes are in.
-        rank: [slots] position in the order of the node names; the node table's own.
-        order: [nodes] slots in that order; the node table's own.
-        made: results that follow from it alone, by name.
-    """
-
-    ids: Slots
-    members: Sequence[Slots]
-    nodes: Ints
-    domains: Sequence[Slots]
-    labelled: Sequence[Bools]
-    eligible: Sequence[Bools]
-    rank: Slots
-    order: NDArray[np.intp]
-    made: dict[str, object] = field(init=False, repr=False, default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        """The number of classes."""
-        return len(self.members)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes, about, with its cells (spread/cells.py) where nothing is counted."""
-        traits = len(self.domains) + len(self.labelled) + len(self.eligible)
-        by_class = (700 + 8 * traits) * self.size
-        return 2000 + 200 * traits + by_class + 16 * self.ids.size
 
 
 class Memo(Protocol):

@@ -173,6 +173,16 @@ def histogram(
     return family
 
 
+def gauge(
+    name: str, text: str, labels: Iterable[str], values: Mapping[tuple[str, ...], float]
+) -> GaugeMetricFamily:
+    """A gauge by label values."""
+    family = GaugeMetricFamily(name, text, labels=tuple(labels))
+    for each, value in values.items():
+        family.add_metric(each, value)
+    return family
+
+
 def counter(
     name: str, text: str, labels: tuple[str, ...], series: Mapping[tuple[str, ...], float]
 ) -> CounterMetricFamily:
@@ -257,13 +267,12 @@ def dropped_family(dropped: Mapping[tuple[str, ...], float]) -> CounterMetricFam
 def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
     """The families of the followed clusters."""
     clusters = list(clusters)
-    objects = GaugeMetricFamily(
-        "topospread_objects", "Objects in the snapshot.", labels=("cluster", "kind")
+    yield gauge(
+        "topospread_objects",
+        "Objects in the snapshot.",
+        ("cluster", "kind"),
+        {(one.cluster, kind): n for one in clusters for kind, n in one.objects.items()},
     )
-    for cluster in clusters:
-        for kind, count in cluster.objects.items():
-            objects.add_metric((cluster.cluster, kind), count)
-    yield objects
     for name, text, read in (
         ("groups", "Selectors whose counts are kept.", "groups"),
         ("label_sets", "Different label sets of counted pods.", "label_sets"),
@@ -285,10 +294,10 @@ def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
             "identity_changed",
         ),
     ):
-        family = GaugeMetricFamily(f"topospread_{name}", text, labels=("cluster",))
-        for cluster in clusters:
-            family.add_metric((cluster.cluster,), getattr(cluster, read))
-        yield family
+        values: dict[tuple[str, ...], float] = {
+            (one.cluster,): getattr(one, read) for one in clusters
+        }
+        yield gauge(f"topospread_{name}", text, ("cluster",), values)
 
 
 def pool_families(pools: Iterable[PoolGauges]) -> Iterator[Metric]:
@@ -299,10 +308,8 @@ def pool_families(pools: Iterable[PoolGauges]) -> Iterator[Metric]:
         ("inflight_calls", "Calls that a thread is working on.", "busy"),
         ("waiting_calls", "Calls that wait for a revision or a first load.", "waiting"),
     ):
-        family = GaugeMetricFamily(f"topospread_{name}", text, labels=("pool",))
-        for pool in pools:
-            family.add_metric((pool.pool,), getattr(pool, read))
-        yield family
+        values: dict[tuple[str, ...], float] = {(one.pool,): getattr(one, read) for one in pools}
+        yield gauge(f"topospread_{name}", text, ("pool",), values)
 
 
 def cache_families(caches: Iterable[CacheGauges]) -> Iterator[Metric]:
@@ -312,10 +319,8 @@ def cache_families(caches: Iterable[CacheGauges]) -> Iterator[Metric]:
         ("bytes", "Memory that is kept, about; of all clusters together.", "size"),
         ("limit_bytes", "Memory that may be kept; of counts and nodes, for each cluster.", "most"),
     ):
-        family = GaugeMetricFamily(f"topospread_cache_{name}", text, labels=("cache",))
-        for cache in caches:
-            family.add_metric((cache.cache,), getattr(cache, read))
-        yield family
+        values: dict[tuple[str, ...], float] = {(one.cache,): getattr(one, read) for one in caches}
+        yield gauge(f"topospread_cache_{name}", text, ("cache",), values)
     yield counter(
         "topospread_cache_evictions",
         "Entries that went because there was no room for others.",

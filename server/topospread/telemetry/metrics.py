@@ -35,6 +35,7 @@ from topospread.telemetry.families import (
     cluster_families,
     counter,
     dropped_family,
+    gauge,
     histogram,
     pool_families,
     scheduler_families,
@@ -276,14 +277,13 @@ class Metrics:
             _read(self._queue_waits.known()),
         )
         if self._transport is not None:
-            transport = GaugeMetricFamily(
+            yield gauge(
                 "topospread_transport_info",
                 "How decisions come from gRPC: from its completion queue (grpcio), or by its own"
                 " threads (grpcio-threads) and why.",
-                labels=("used", "reason"),
+                ("used", "reason"),
+                {self._transport: 1},
             )
-            transport.add_metric(self._transport, 1)
-            yield transport
         for name, text, label, counters in (
             ("store_errors", "Store operations that failed.", "operation", self._store_errors),
             (
@@ -340,14 +340,12 @@ class Metrics:
     def _refused_families(self) -> Iterator[Metric]:
         if not self._refused:
             return
-        remembered = GaugeMetricFamily(
+        yield gauge(
             "topospread_extender_refused_pods",
             "Pods that the extender refused and that it will wake when they fit.",
-            labels=("cluster",),
+            ("cluster",),
+            {(cluster,): read() for cluster, read in self._refused.items()},
         )
-        for cluster, read in self._refused.items():
-            remembered.add_metric((cluster,), read())
-        yield remembered
         yield counter(
             "topospread_extender_wakes",
             "Refused pods that fit: woken by a write to the pod, gone, or the write failed.",
@@ -365,23 +363,19 @@ class Metrics:
             "1 when the configuration file was accepted when last read, else 0.",
             float(accepted),
         )
-        settings = GaugeMetricFamily(
+        yield gauge(
             "topospread_settings_info",
             "Always 1; servers of one store that answer by the same settings have the same digest.",
-            labels=("digest",),
+            ("digest",),
+            {(self._settings(),): 1},
         )
-        settings.add_metric((self._settings(),), 1.0)
-        yield settings
-        files = GaugeMetricFamily(
+        yield gauge(
             "topospread_file_last_reload_successful",
             "1 when these files, if there are any, were accepted when last read, else 0.",
-            labels=("files",),
+            ("files",),
+            {(name,): in_force for name, in_force in self._files.items()},
         )
-        for name, in_force in self._files.items():
-            files.add_metric((name,), float(in_force))
-        yield files
-        build = GaugeMetricFamily(
-            "topospread_build_info", "Always 1.", labels=("version", "python_version")
+        version = (self._version, platform.python_version())
+        yield gauge(
+            "topospread_build_info", "Always 1.", ("version", "python_version"), {version: 1}
         )
-        build.add_metric((self._version, platform.python_version()), 1.0)
-        yield build

@@ -11,9 +11,12 @@ from topospread.kube.affinity import named_values
 from topospread.kube.objects import DO_NOT_SCHEDULE, HOSTNAME_LABEL, ZONE_LABEL
 from topospread.spread.constraints import needs_default_selector
 from topospread.spread.findings import Finding, FindingCode
-from topospread.spread.linting.domains import min_domains_above_named, unusable_domains
 from topospread.spread.linting.linted import own_match
-from topospread.spread.linting.selectors import selector_finding
+from topospread.spread.linting.rules import (
+    min_domains_above_named,
+    selector_finding,
+    unusable_domains,
+)
 from topospread_client import CONTROLLER_LABELS, NEW_REVISION, ORDINAL_LABELS
 
 if TYPE_CHECKING:

@@ -11,11 +11,13 @@ from topospread.kube.validation import validate_constraints, validate_pod
 from topospread.kube.violations import violation_text
 from topospread.spread.findings import Finding, FindingCode
 from topospread.spread.linting.catalog import LintFinding, found
-from topospread.spread.linting.domains import findings_of_domains
-from topospread.spread.linting.keys import findings_of_key
 from topospread.spread.linting.linted import linted_constraints
 from topospread.spread.linting.rollouts import repelling_findings, rollout_findings
-from topospread.spread.linting.selectors import findings_of_selector
+from topospread.spread.linting.rules import (
+    findings_of_domains,
+    findings_of_key,
+    findings_of_selector,
+)
 from topospread.spread.settings import SYSTEM_DEFAULTS
 
 if TYPE_CHECKING:

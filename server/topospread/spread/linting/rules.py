@@ -1,11 +1,13 @@
-"""Rules on what a constraint allows: its numbers, the domains that count, and places in them."""
+"""Rules on one constraint: its key, its selector, and what it allows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import difflib
+from typing import TYPE_CHECKING, Final
 
 from topospread.kube.affinity import named_values
-from topospread.kube.objects import HONOR, HOSTNAME_LABEL, IGNORE
+from topospread.kube.objects import HONOR, HOSTNAME_LABEL, IGNORE, ZONE_LABEL
+from topospread.kube.selectors import Selector, selector_text
 from topospread.spread.findings import FindingCode
 from topospread.spread.linting.catalog import LintFinding, Severity, found
 
@@ -13,6 +15,129 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from topospread.spread.linting.linted import LintedConstraint
+
+REGION_LABEL: Final = "topology.kubernetes.io/region"
+
+DEPRECATED: Final = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE_LABEL,
+    "failure-domain.beta.kubernetes.io/region": REGION_LABEL,
+    "failure-domain.kubernetes.io/zone": ZONE_LABEL,
+    "failure-domain.kubernetes.io/region": REGION_LABEL,
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+}
+"""Keys that Kubernetes gave up, and what took their place."""
+
+_WELL_KNOWN: Final = (
+    HOSTNAME_LABEL,
+    ZONE_LABEL,
+    REGION_LABEL,
+    "node.kubernetes.io/instance-type",
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+)
+_OFTEN_WRITTEN: Final = {
+    "zone": ZONE_LABEL,
+    "region": REGION_LABEL,
+    "hostname": HOSTNAME_LABEL,
+    "kubernetes.io/zone": ZONE_LABEL,
+    "kubernetes.io/region": REGION_LABEL,
+    "kubernetes.io/host": HOSTNAME_LABEL,
+    "topology.kubernetes.io/hostname": HOSTNAME_LABEL,
+}
+_ALIKE: Final = 0.92
+"""How alike keys are of which one is taken for the other misspelt: two letters of twenty-five."""
+
+
+def findings_of_key(linted: LintedConstraint) -> Iterator[LintFinding]:
+    """What is wrong with the key, as far as it is known without nodes."""
+    key = linted.spec.topology_key
+    if successor := DEPRECATED.get(key):
+        yield found(
+            FindingCode.DEPRECATED_KEY,
+            linted.index,
+            f"{key} is deprecated, and newer nodes lack it: write {successor}",
+        )
+    elif (meant := _meant(key)) and not (linted.numbers and linted.numbers.domains):
+        yield found(
+            FindingCode.MISSPELT_KEY, linted.index, f"{key} is no well-known label: {meant} is"
+        )
+
+
+def _meant(key: str) -> str:
+    """The well-known key that a key looks like; empty where it looks like none."""
+    if key in _WELL_KNOWN or not key:
+        return ""
+    alike = difflib.get_close_matches(key, _WELL_KNOWN, 1, _ALIKE)
+    return _OFTEN_WRITTEN.get(key.lower()) or (alike[0] if alike else "")
+
+
+# ------------------------------ the selector: which pods are counted
+
+
+def findings_of_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
+    """What is wrong with the pods that a constraint counts."""
+    selecting = selector_finding(linted.selector, matches_itself=linted.may_count_own_pods)
+    if selecting is not None:
+        yield found(selecting[0], linted.index, selecting[1])
+    yield from _of_wider_selector(linted)
+    yield from _of_match_label_keys(linted)
+
+
+def selector_finding(selector: Selector, *, matches_itself: bool) -> tuple[FindingCode, str] | None:
+    """What is wrong with a constraint's selector.
+
+    Args:
+        selector: of the constraint.
+        matches_itself: whether it matches the labels of the pod that has the constraint, or may.
+    """
+    if selector.nothing:
+        return (
+            FindingCode.NIL_SELECTOR,
+            "no labelSelector: it matches no pod, not even this one, so nothing is spread",
+        )
+    if selector.empty:
+        return (
+            FindingCode.EMPTY_SELECTOR,
+            "an empty labelSelector: kube-scheduler counts no pods for it, so nothing is spread",
+        )
+    if not matches_itself:
+        return (
+            FindingCode.SELF_MISMATCH,
+            (
+                f"the pod does not match its own labelSelector {selector_text(selector)}: it "
+                "follows other pods, and its own replicas are not spread"
+            ),
+        )
+    return None
+
+
+def _of_wider_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
+    if linted.counts_others:
+        yield found(
+            FindingCode.WIDER_SELECTOR,
+            linted.index,
+            f"the labelSelector {selector_text(linted.selector)} lacks {linted.unrequired} of the "
+            "workload's own: pods of others are counted, too",
+        )
+
+
+def _of_match_label_keys(linted: LintedConstraint) -> Iterator[LintFinding]:
+    workload, added = linted.workload, linted.workload.added_labels
+    for key in linted.spec.match_label_keys:
+        if key in workload.pod.labels or key in added:
+            continue
+        instead = f"; its controller adds {added[0]}" if added else ""
+        yield found(
+            FindingCode.LABEL_KEY_MISSING,
+            linted.index,
+            f"matchLabelKeys: pods of a {workload.kind} have no label {key}, so that key does "
+            f"nothing{instead}",
+        )
+
+
+# ------------------------------ numbers, domains that count, and places in them
 
 
 def findings_of_domains(linted: LintedConstraint) -> Iterator[LintFinding]:
