@@ -32,8 +32,10 @@ CAMPAIGNS: Final = {
     "kept": "Memory that large requests leave behind.",
     "memory": "Memory that hostile callers make a server hold.",
     "neighbor": "A light caller's latency beside a heavy caller.",
+    "overload": "Calls past the queue, and thousands that end early.",
     "retries": "Seconds until a real kube-scheduler binds what was refused, once there is room.",
     "silent": "Callers and probes beside connections that say nothing.",
+    "wounds": "Requests that once stopped a server, filled it, or made it lose or forge something.",
 }
 """Campaigns by module, whose `command` each is."""
 

@@ -59,6 +59,9 @@ KINDS: Final = {
 }
 """Kinds of cut, and how many of a hundred tries have each; where a process ends, another starts."""
 
+BEGUN: Final = ("cancelled call", "closed channel", "half-closed")
+"""Kinds of cut that are tried once the server has begun the call."""
+
 SETTLED: Final = 2.0
 """Seconds in which a call that was cut is known to the server; one that takes longer never came."""
 
@@ -250,6 +253,8 @@ class Cuts:
                 call.cancel()
             elif kind == "closed channel":
                 peer.channel.close()
+            elif kind == "half-closed":
+                sender.over.set()
             elif kind == "stopped server":
                 self._end(signal.SIGTERM)
             elif kind == "killed server":
@@ -392,7 +397,7 @@ def client_to_be_killed(address: str, at: str, waits: str, *names: str) -> None:
 def cut(many: int, seed: int) -> Findings:
     """So many tries, half of them on each of two stores.
 
-    A half begins with one more try for each of two kinds, which the server surely sees.
+    A half begins with one more try for each kind of BEGUN, which the server surely sees.
     """
     found = Findings()
     chance = random.Random(seed)
@@ -408,7 +413,7 @@ def cut(many: int, seed: int) -> Findings:
             for number, store in enumerate(stores):
                 cuts = Cuts(store, chance=chance, found=found)
                 try:
-                    for kind in ("cancelled call", "closed channel"):
+                    for kind in BEGUN:
                         cuts.cut_begun(kind)
                     for each in range(many * number // 2, many * (number + 1) // 2):
                         link = "slow" if chance.random() < 0.5 else "plain"

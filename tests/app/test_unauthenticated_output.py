@@ -15,6 +15,7 @@ import pytest
 import trustme
 
 from tests.access.callers import AccessFile
+from tests.app.handshakes import FORGED, hello
 from tests.cli.processes import environment
 from tests.servers import Peer
 from tests.waiting import PATIENCE
@@ -25,29 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-FORGED = (
-    b'{"time":"2026-11-22T00:00:00Z","level":"info","logger":"topospread.audit","caller":"root"}'
-)
 TIMES = 60
 """Connections of each kind to each listener."""
 
 LINES = 120
 """That a server may write meanwhile: of strangers 100 at once, and ten a second."""
-
-
-def hello(name: bytes, protocols: list[str]) -> bytes:
-    """The first bytes of a TLS connection that asks for a server of any name."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.set_alpn_protocols(protocols)
-    # Of the same length, and one that Python takes.
-    placeholder = "".join("." if at % 50 == 49 else "x" for at in range(len(name) - 1)) + "x"
-    into, out = ssl.MemoryBIO(), ssl.MemoryBIO()
-    with suppress(ssl.SSLWantReadError):
-        context.wrap_bio(into, out, server_hostname=placeholder).do_handshake()
-    made = out.read()
-    assert placeholder.encode() in made
-    return made.replace(placeholder.encode(), name)
 
 
 def hellos() -> Iterator[bytes]:

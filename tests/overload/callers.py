@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -13,16 +14,15 @@ from google.rpc import error_details_pb2, status_pb2
 from bench.campaigns.heavy import ENGINE, EVALUATE, QUESTION
 from bench.campaigns.measured import Measured
 from tests.processes import suspended
+from tests.servers import ServerProcess, two_zones
 from tests.telemetry.expositions import samples
 from tests.waiting import PATIENCE, until
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-
-    from tests.servers import ServerProcess
 
 BATCH: Final = f"{ENGINE}BatchEvaluatePods"
 
@@ -173,6 +173,18 @@ class Service:
     def suspended(self) -> AbstractContextManager[None]:
         """The server stands still meanwhile."""
         return suspended(self._process.process.pid)
+
+
+@contextmanager
+def serving(*flags: str) -> Iterator[Service]:
+    """A server with a small cluster."""
+    with ServerProcess("--store", "memory:", "--http", "127.0.0.1:0", *flags) as process:
+        service = Service(process)
+        assert service.figures().total("topospread_transport_info", used="grpcio") == 1
+        with Caller(service.address) as caller:
+            caller.apply(two_zones())
+            caller.evaluate()
+        yield service
 
 
 class Scraper:

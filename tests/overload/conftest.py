@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.overload.callers import Caller, Service
-from tests.servers import ServerProcess, two_zones
+from tests.overload.callers import Service, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,17 +17,4 @@ if TYPE_CHECKING:
 def serve() -> Iterator[Callable[..., Service]]:
     """Starts servers with a small cluster; takes flags."""
     with ExitStack() as running:
-
-        def start(*flags: str) -> Service:
-            process = ServerProcess(
-                *("--store", "memory:", "--http", "127.0.0.1:0"),
-                *flags,
-            )
-            service = Service(running.enter_context(process))
-            assert service.figures().total("topospread_transport_info", used="grpcio") == 1
-            with Caller(service.address) as caller:
-                caller.apply(two_zones())
-                caller.evaluate()
-            return service
-
-        yield start
+        yield lambda *flags: running.enter_context(serving(*flags))
