@@ -1,4 +1,4 @@
-"""`python -m tools.path EvaluatePod`: count the server's files that a call enters.
+"""`python -m tools.path EvaluatePod`: count the server's files that a decision's call enters.
 
 Servers in this process have examples/cluster. Counted are the files that the deciding thread enters
 (of all threads the one that enters most) for a pod whose shape is known, where no result is
@@ -49,30 +49,38 @@ class Profiler:
         return max(list(self._entered.values()), key=len)
 
 
-def evaluate_pod() -> dict[str, set[str]]:
-    """Return the files that an EvaluatePod enters, judged and remembered."""
+CALLED: Final[dict[str, Callable[[Client, Any], object]]] = {
+    "EvaluatePod": Client.evaluate_pod,
+    "PreFilter": Client.pre_filter,
+    "Filter": Client.filter,
+    "Score": Client.score,
+}
+
+
+def entered(method: str) -> dict[str, set[str]]:
+    """Return the files that a method enters: where no result is remembered, and where it is."""
     profiler = Profiler()
     pod = yaml.safe_load((ROOT / "examples/pods/fits.yaml").read_text("utf-8"))
+    call = CALLED[method]
     found = {}
     for way, remembers in (("judged", False), ("remembered", True)):
+        if remembers and method != "EvaluatePod":
+            continue  # of the others no result is
         settings = load_settings({**SETTINGS, "cache_results": remembers}, {})
         with Server(settings) as server, Client(server.address) as client:
             for each in (ROOT / "examples/cluster").glob("*.yaml"):
                 client.apply_objects(list(yaml.load_all(each.read_text("utf-8"), yaml.CSafeLoader)))
-            client.evaluate_pod(pod)
-            calls = [profiler.files(lambda: client.evaluate_pod(pod)) for _ in range(CALLS)]
+            call(client, pod)
+            calls = [profiler.files(lambda: call(client, pod)) for _ in range(CALLS)]
         found[way] = min(calls, key=len)
     return found
 
 
-METHODS: Final = {"EvaluatePod": evaluate_pod}
-
-
 def main(arguments: list[str]) -> None:
     """Print the files of a method's ways, and how many they are."""
-    if len(arguments) != 1 or arguments[0] not in METHODS:
-        sys.exit(f"usage: python -m tools.path {'|'.join(METHODS)}")
-    for way, files in METHODS[arguments[0]]().items():
+    if len(arguments) != 1 or arguments[0] not in CALLED:
+        sys.exit(f"usage: python -m tools.path {'|'.join(CALLED)}")
+    for way, files in entered(arguments[0]).items():
         for file in sorted(files):
             print(file.removeprefix(f"{ROOT}/"))
         print(f"{arguments[0]}, {way}: {len(files)} files")

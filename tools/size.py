@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from tools.loc import ROOT, count, tracked
-from tools.path import evaluate_pod
+from tools.path import entered
 
 _RPC: Final = re.compile(r"^\s*rpc \w+\(", re.MULTILINE)
 _SETTING: Final = re.compile(r"^\| `--", re.MULTILINE)
@@ -21,7 +21,7 @@ def main() -> None:
     lua = [path.read_text("utf-8").splitlines() for path in tracked("server/*.lua")]
     rpcs = "".join(path.read_text("utf-8") for path in tracked("proto/topospread/v1/*.proto"))
     settings = (ROOT / "docs/settings.md").read_text("utf-8")
-    ways = evaluate_pod()
+    ways = entered("EvaluatePod")
     for name, figure in (
         ("server, lines of .py", server.total()),
         ("server, code without docstrings, comments, blanks, imports", server["code"]),

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from topospread.telemetry.meters import Result
     from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.tracing import CallSpan
-    from topospread_proto.v1 import decision_service_pb2 as pb
 
 SERVICE: Final = "topospread.v1.DecisionService"
 
@@ -68,7 +67,7 @@ class DecisionServicer:
             "BatchEvaluatePods": Unary(frames.BatchEvaluatePodsFrame, self.batch_evaluate),
         }
 
-    def pre_filter(self, request: frames.PreFilterFrame, call: Call) -> pb.PreFilterResponse:
+    def pre_filter(self, request: frames.PreFilterFrame, call: Call) -> Encoded:
         """DecisionService.PreFilter."""
         try:
             decision = decision_request(request, call)

@@ -145,11 +145,10 @@ class Encoder:
     def __init__(self) -> None:
         self._names: dict[str, bytes] = {}
 
-    def pre_filter(self, result: PreFilterResult) -> decision_service_pb2.PreFilterResponse:
+    def pre_filter(self, result: PreFilterResult) -> Encoded:
         """Encode a PreFilterResponse."""
         resolved = result.resolved
-        return decision_service_pb2.PreFilterResponse(
-            meta=meta_of(resolved.cycle.view, resolved.replica),
+        message = decision_service_pb2.PreFilterResponse(
             verdict=verdict_message(result.status),
             cycle=resolved.cycle_id,
             constraints=[
@@ -167,6 +166,7 @@ class Encoder:
             ],
             extension_verdicts=[verdict_message(status) for status in result.extensions],
         )
+        return _encoded([message.SerializeToString()], resolved)
 
     def filter(self, result: FilterResult, held_table: str) -> Encoded:
         """Encode a FilterResponse; no names when the caller has the table or chose the nodes."""
