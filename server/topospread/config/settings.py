@@ -305,14 +305,14 @@ class ServerSettings:
         ),
     )
     max_connections: int = setting(
-        1536,
+        1200,
         values.whole(1),
         unit="connections a process",
         help=(
             "Open connections of the gRPC port; past it new ones are closed. Each HTTP port has at "
             "most 512 of them, the expander's own port 64."
         ),
-        reason="Idle ones take 70 KiB each with TLS, and need no credential: 160 MiB in all.",
+        reason="Idle ones take 70 KiB each with TLS, and need no credential: 140 MiB in all.",
     )
     max_calls_per_connection: int = setting(
         1024,
