@@ -447,7 +447,6 @@ class Server:
         return str(Address(settings.listen.host, port))
 
     def _expander_server(self) -> GrpcServer | None:
-        """The server of the expander alone, where it has an address of its own."""
         address = self.settings.expander_listen
         if address is None:
             return None

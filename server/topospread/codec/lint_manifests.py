@@ -119,7 +119,6 @@ def is_patch(manifest: Manifest) -> bool:
 
 
 def _is_own_kind(manifest: Manifest) -> bool:
-    """Whether an object is of one of Kubernetes' own kinds of workloads."""
     kind, version = manifest.get("kind"), manifest.get("apiVersion")
     if not isinstance(kind, str) or kind not in _GROUPS:
         return False

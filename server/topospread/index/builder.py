@@ -332,7 +332,6 @@ class Builder:
         self._forget(gone)
 
     def _measure(self, key: GroupKey) -> None:
-        """Measure how many bytes a group holds, if it is kept."""
         group = self._groups.get(key)
         if group is not None:
             group.use.measured = True  # first, so that what comes meanwhile is looked at again

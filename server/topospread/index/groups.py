@@ -364,7 +364,6 @@ class ResultMemo:
 
 
 def _held(aggregates: _Aggregates) -> int:
-    """Bytes, about, of aggregates and their keys."""
     return sum([aggregate.nbytes + value.nbytes for aggregate, value in aggregates.copy().items()])
 
 

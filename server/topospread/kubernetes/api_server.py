@@ -343,7 +343,6 @@ def failure(path: str, code: int, text: str) -> ClusterUnavailable | RevisionUna
 
 @contextmanager
 def _failures(path: str) -> Generator[None]:
-    """Turn errors of the Kubernetes client into errors of this package."""
     from kubernetes.client.exceptions import ApiException
     from kubernetes.config import ConfigException
     from urllib3.exceptions import HTTPError

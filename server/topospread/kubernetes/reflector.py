@@ -214,7 +214,6 @@ class Reflector:
         )
 
     def _all(self) -> tuple[list[ObservedObject], str]:
-        """All objects and the version that they were listed at."""
         return list_objects(
             self._api,
             self.resource.path,

@@ -191,7 +191,6 @@ class Cells:
 
 
 def _held_and_within(row: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The entries of `held` and `within` of one class."""
     held = [n for n, nodes in enumerate(row) if nodes]
     within = list(accumulate([nodes for nodes in row if nodes]))
     return held or [0], within or [0]

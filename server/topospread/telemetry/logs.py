@@ -337,7 +337,6 @@ def _longest(part: Callable[[int], str], limit: int) -> int:
 
 
 def _written(text: str) -> int:
-    """Bytes of a text in JSON, between its quotes."""
     return len(json.dumps(text)) - 2
 
 

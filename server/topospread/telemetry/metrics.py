@@ -81,8 +81,6 @@ def _read(series: Iterable[tuple[Labels, _Readable[_Seen]]]) -> dict[Labels, _Se
 
 
 class _Families(Collector):
-    """The collector of all families, for a registry."""
-
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 

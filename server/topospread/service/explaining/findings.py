@@ -81,7 +81,6 @@ def _by_system_defaults(context: EvaluationContext) -> bool:
 
 
 def _lacking(context: EvaluationContext, key: str) -> int:
-    """How many nodes lack a key."""
     return context.snapshot.node_count - int(context.snapshot.domains(key).nodes.sum())
 
 

@@ -118,7 +118,6 @@ class PodsByUid:
         return pod_from_proto(object_from_stored(stored).pod)
 
     def _newest(self, cluster: str) -> Mapping[str, Key]:
-        """All that are there now."""
         with self._lock:
             known = self._uids.get(cluster)
             try:
@@ -138,7 +137,6 @@ class PodsByUid:
             return found.keys
 
     def _follow(self, cluster: str, known: _Uids) -> None:
-        """Bring them to the end of the log."""
         while found := self._store.follow(cluster, known.identity, known.revision, wait=0):
             for transaction in found:
                 for entry in transaction.entries:

@@ -234,7 +234,6 @@ def _seconds(run: _RebalanceRun) -> float:
 
 
 def _holds(component: ConstraintComponent, before: Snapshot, after: Snapshot) -> bool:
-    """Whether the constraints hold at a state, by the engine's own counts."""
     return all(
         skew(limit, after)
         <= (limit.max_skew if meant else max(limit.max_skew, skew(limit, before)))

@@ -95,7 +95,6 @@ class Leases:
         return lease
 
     def _check_expected(self, cluster: str, lifetime: int) -> None:
-        """See whether a cluster is there, or may be made."""
         if self._store.head(cluster).identity:
             return
         now = time.monotonic()

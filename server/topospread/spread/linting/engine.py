@@ -116,7 +116,6 @@ def _violations(workload: LintedWorkload) -> Iterator[FieldViolation]:
 def _of_cluster(
     workload: LintedWorkload, known: Knowledge
 ) -> Iterator[tuple[tuple[FindingCode, int], LintFinding]]:
-    """What the cluster alone knows."""
     for each in known.findings:
         of_defaults = each.constraint >= len(workload.pod.constraints)
         if each.code not in _CLUSTER_ALONE or of_defaults:
