@@ -47,7 +47,7 @@ SHAPES: Final = 750
 remembers, so that what it remembers grows no more after the first quarter."""
 
 IDLE: Final = 3.0
-"""Seconds after which the server lets go of cycles, and of unused selectors: some half an
+"""Seconds after which the server lets go of unused selectors: some half an
 hour of a day that passes in minutes."""
 
 _LOOK: Final = 0.2
@@ -222,9 +222,7 @@ class Soak:
 
     def _server(self) -> AbstractContextManager[Running]:
         idle = f"{IDLE:g}s"
-        return server(
-            self._settings.store, "--max-group-idle", idle, "--cycle-ttl", idle, preload="all"
-        )
+        return server(self._settings.store, "--max-group-idle", idle, preload="all")
 
     def _client(self, running: Running) -> Client:
         return Client(running.address, cluster=self._settings.cluster, timeout=WRITE_TIMEOUT)

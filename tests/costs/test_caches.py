@@ -288,7 +288,7 @@ def test_demands() -> None:
 def test_cycles(make: Callable[[int], Any], most: int) -> None:
     """Also when Filter and Score were asked of each, and the counts go elsewhere."""
     builder, number = cluster(4 * NODES), 0
-    kept = CycleCache(ttl=60)
+    kept = CycleCache()
     # Until the first one has to go: it is full then.
     while len(kept._kept) == number < most:
         made = shape(make, number, PodShapes())
@@ -303,7 +303,6 @@ def test_cycles(make: Callable[[int], Any], most: int) -> None:
         assert positions.tolist() == cycle.feasible_and_scores()[0].tolist()
         number += 1
     builder.snapshot.nodes.forget()
-    kept.close()
     held = deep_size([kept], [RULES, builder.snapshot.nodes])
     assert held < MARGIN * Budget.usual("cycles").most
     assert len(kept._kept) < number

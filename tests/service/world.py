@@ -61,12 +61,11 @@ class Process:
         self.clock = Clock()
         self.replicas = Replicas(store, ReplicaOptions(coalesce=0.0, max_groups=max_groups))
         self.rules = ProfileRegistry()
-        self.cycles = CycleCache(ttl=60.0, capacity=100, clock=self.clock)
+        self.cycles = CycleCache(self.clock)
         self.engine = Engine(self.replicas, store, self.rules, self.cycles, limits)
 
     def close(self) -> None:
         """End its threads."""
-        self.cycles.close()
         self.replicas.close()
 
 

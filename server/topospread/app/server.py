@@ -168,10 +168,7 @@ class Server:
             self._sync = make_cluster_sync(
                 settings, self._writes, self._leases, self._on_synced, self._on_standby
             )
-            self._cycles = CycleCache(
-                settings.cycle_ttl, settings.max_cycles, budget=self._budgets["cycles"]
-            )
-            made.callback(self._cycles.close)
+            self._cycles = CycleCache(budget=self._budgets["cycles"])
             self._engine = self._make_engine()
             self._inspector = Inspector(self._engine, settings.max_cluster_constraints)
             self._monitor = factories.make_constraint_monitor(

@@ -387,22 +387,6 @@ class ServerSettings:
     )
 
     # ------------------------------ what is kept in memory, how changes are followed, the sync
-    cycle_ttl: float = setting(
-        60.0,
-        values.seconds(1.0),
-        unit="seconds",
-        help="How long a cycle answers for Filter and Score after its PreFilter.",
-        reason="A scheduling cycle takes milliseconds, with slow extenders some seconds.",
-    )
-    max_cycles: int = setting(
-        10_000,
-        values.whole(1),
-        unit="cycles a process",
-        help="Cycles kept; the oldest go first.",
-        reason=(
-            "More than are begun within the default time; cycles of one snapshot share its arrays."
-        ),
-    )
     max_groups: int = setting(
         4096,
         values.whole(16),

@@ -20,12 +20,12 @@ from tests.service.world import (
     running,
     soft,
 )
-from tests.waiting import until
 from topospread.bounded import Budget
 from topospread.errors import CycleExpired, InvalidRequest, NotFound
 from topospread.replica.replicas import seconds_from_now
 from topospread.replica.view import Consistency
-from topospread.service.decisions.cycle import CycleCache
+from topospread.service.decisions import cycle as module
+from topospread.service.decisions.cycle import CYCLE_SECONDS, CycleCache
 from topospread.service.decisions.extension_points import filter_, pre_filter, score
 from topospread.service.decisions.request import DecisionRequest, PodRef, SettingsOverride
 from topospread.spread.settings import LIST, Profile
@@ -193,7 +193,8 @@ def test_an_unknown_cluster_is_not_found(three_zones: World):
         pre_filter(three_zones.engine, three_zones.ask(HARD, cluster="nowhere"))
 
 
-def test_the_oldest_cycles_go_when_there_are_too_many(three_zones: World):
+def test_the_oldest_cycles_go_when_there_are_too_many(three_zones: World, monkeypatch):
+    monkeypatch.setattr(module, "MAX_CYCLES", 100)
     first, *others = [begun(three_zones) for _ in range(101)]
     with pytest.raises(CycleExpired):
         verdicts(three_zones, first)
@@ -259,36 +260,31 @@ def test_reading_a_cycle_waits_for_no_one(three_zones: World):
 MAX_BYTES = Budget.usual("cycles").most
 
 
-def test_cycles_by_themselves_keep_what_was_put_last():
+def test_cycles_by_themselves_keep_what_was_put_last(monkeypatch):
+    monkeypatch.setattr(module, "MAX_CYCLES", 2)
     now = [0.0]
-    with closing(CycleCache(ttl=5, capacity=2, clock=lambda: now[0])) as cycles:
-        kept = [cycles.put(_cycle()) for _ in range(3)]
-        assert [cycles.get(name) is not None for name in kept] == [False, True, True]
-        now[0] = 5
-        assert [cycles.get(name) for name in kept] == [None, None, None]
+    cycles = CycleCache(lambda: now[0])
+    kept = [cycles.put(_cycle()) for _ in range(3)]
+    assert [cycles.get(name) is not None for name in kept] == [False, True, True]
+    now[0] = CYCLE_SECONDS
+    assert [cycles.get(name) for name in kept] == [None, None, None]
 
 
 def test_cycles_are_bounded_in_bytes_too():
     sizes = (MAX_BYTES // 2, MAX_BYTES // 2, 1, MAX_BYTES // 2)
-    with closing(CycleCache(ttl=5, capacity=100, clock=lambda: 0.0)) as cycles:
-        kept = [cycles.put(_cycle(size)) for size in sizes]
-        assert [cycles.get(name) is not None for name in kept] == [False, False, True, True]
-
-
-def test_cycles_that_expired_are_let_go_of_without_another_call():
-    with closing(CycleCache(ttl=0.1)) as cycles:
-        cycles.put(_cycle(size=1000))
-        until(lambda: not cycles.size, "it is let go of")
+    cycles = CycleCache()
+    kept = [cycles.put(_cycle(size)) for size in sizes]
+    assert [cycles.get(name) is not None for name in kept] == [False, False, True, True]
 
 
 def test_counts_that_several_cycles_rest_on_are_counted_once():
     shared, other = (_Counts(MAX_BYTES * 2 // 3) for _ in range(2))
-    with closing(CycleCache(ttl=5, capacity=100, clock=lambda: 0.0)) as cycles:
-        kept = [cycles.put(_cycle(groups=(shared,))) for _ in range(3)]
-        assert all(cycles.get(name) for name in kept)
-        last = cycles.put(_cycle(groups=(other,)))
-        found = [cycles.get(name) is not None for name in (*kept, last)]
-        assert found == [False, False, False, True]
+    cycles = CycleCache()
+    kept = [cycles.put(_cycle(groups=(shared,))) for _ in range(3)]
+    assert all(cycles.get(name) for name in kept)
+    last = cycles.put(_cycle(groups=(other,)))
+    found = [cycles.get(name) is not None for name in (*kept, last)]
+    assert found == [False, False, False, True]
 
 
 def test_a_kept_cycle_keeps_no_counts_that_others_asked_for(three_zones: World):

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-MOST_OFTEN: Final = 1.0
-"""Seconds between two checks for expired cycles, at least."""
+MAX_CYCLES: Final = 4096
+CYCLE_SECONDS: Final = 60.0
+"""A scheduling cycle takes milliseconds, with slow extenders some seconds."""
 
 
 class computed_once(Generic[_Value]):  # noqa: N801 - a decorator, as functools.cached_property
@@ -204,40 +205,23 @@ class Cycle:
 
 
 class CycleCache:
-    """Keeps cycles by identifier.
+    """Keeps cycles by identifier; the oldest go first.
 
     Args:
-        ttl: seconds that a cycle lives.
-        capacity: how many are kept; the oldest go first.
         clock: seconds that only grow.
         budget: bytes of what they keep, with the counts that they rest on.
     """
 
     def __init__(
-        self,
-        ttl: float = 60.0,
-        capacity: int = 10_000,
-        clock: Callable[[], float] = time.monotonic,
-        budget: Budget | None = None,
+        self, clock: Callable[[], float] = time.monotonic, budget: Budget | None = None
     ) -> None:
         self._budget = budget or Budget.usual("cycles")
         self._budget.add(self)
-        self._ttl = ttl
-        self._capacity = capacity
         self._clock = clock
         self._kept: OrderedDict[str, tuple[float, Cycle, int]] = OrderedDict()
         self._groups: dict[Group, tuple[int, int]] = {}
         self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
-        self._closed = False
         self.size = 0
-
-    def close(self) -> None:
-        """Stop looking for expired cycles."""
-        with self._lock:
-            self._closed = True
-            if self._timer is not None:
-                self._timer.cancel()
 
     def put(self, cycle: Cycle) -> str:
         """Keep a cycle; returns its identifier, which no other process has."""
@@ -245,40 +229,17 @@ class CycleCache:
         now = self._clock()
         size = cycle.size
         with self._lock:
-            self._kept[identifier] = (now + self._ttl, cycle, size)
+            self._kept[identifier] = (now + CYCLE_SECONDS, cycle, size)
             self.size += size
             for group in cycle.groups:
                 self._hold(group, cycle.growth)
-            self._drop(now)
+            while self._kept and next(iter(self._kept.values()))[0] <= now:
+                self._drop_oldest()
             # The oldest is worth the least: its Filter and Score have most likely been asked.
-            while self._kept and (
-                len(self._kept) > self._capacity or self.size > self._budget.most
-            ):
+            while self._kept and (len(self._kept) > MAX_CYCLES or self.size > self._budget.most):
                 self._drop_oldest()
                 self._budget.evicted += 1
-            if self._timer is None and self._kept:
-                self._look_later()
         return identifier
-
-    def drop_expired(self) -> None:
-        """Drop the cycles that have expired; called by a timer as long as there are any."""
-        with self._lock:
-            self._drop(self._clock())
-            self._timer = None
-            if self._kept:
-                self._look_later()
-
-    def _drop(self, now: float) -> None:
-        while self._kept and next(iter(self._kept.values()))[0] <= now:
-            self._drop_oldest()
-
-    def _look_later(self) -> None:
-        if self._closed:
-            return
-        left = next(iter(self._kept.values()))[0] - self._clock()
-        self._timer = threading.Timer(max(MOST_OFTEN, left), self.drop_expired)
-        self._timer.name, self._timer.daemon = "expired-cycles", True
-        self._timer.start()
 
     def _drop_oldest(self) -> None:
         _, (_, gone, freed) = self._kept.popitem(last=False)
@@ -310,6 +271,7 @@ class CycleCache:
     def expired(self, identifier: str) -> CycleExpired:
         """The error for a cycle that cannot be resumed."""
         return CycleExpired(
-            f"cycle {identifier!r} is not known to this process: it expired after {self._ttl:g} s, "
-            "or another process made it. Call PreFilter again, or send the pod along"
+            f"cycle {identifier!r} is not known to this process: it expired after "
+            f"{CYCLE_SECONDS:g} s, or another process made it. Call PreFilter again, or send the "
+            "pod along"
         )
