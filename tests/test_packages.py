@@ -24,7 +24,7 @@ SHIPPED = {
     "topospread": {"topospread": MODULES | PACKAGES},
     "topospread_client": {
         "topospread_client": {"__init__.py", "py.typed"},  # and private modules
-        "topospread_proto": {"__init__.py", "py.typed", "v1", "kubernetes"},
+        "topospread_proto": {"__init__.py", "py.typed", "v1", "kubernetes", "options"},
     },
 }
 """What may be in each wheel: the top-level packages, and what each has in it."""
