@@ -1,9 +1,14 @@
-"""Seven requests and events that once stopped a server, filled it, or made it lose or forge."""
+"""Nine requests and events that once stopped a server, filled it, or made it lose or forge."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
+import re
+import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -39,6 +44,7 @@ from bench.stores import filled_store
 from tests.app.handshakes import FORGED, hello
 from tests.servers import Peer, ServerProcess, node, two_zones
 from tests.waiting import PATIENCE
+from topospread.telemetry.logs import MAX_QUEUED
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1.decision_service_pb2 import EvaluatePodRequest, ExplainPodRequest
 from topospread_proto.v1.placement_service_pb2 import PlacePodRequest, ReleaseReservationRequest
@@ -54,6 +60,10 @@ TIMES: Final = 25
 WRITES: Final = 12
 HANDSHAKES: Final = 100
 CHECKS: Final = 500
+STOP_SECONDS: Final = 5.0
+PIPE: Final = 4096
+"""Bytes of the smallest that there is."""
+
 SEVERAL: Final = {grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT}
 
 
@@ -254,6 +264,58 @@ def greeted(address: str, first: bytes) -> bool:
     return False
 
 
+@contextmanager
+def unread() -> Iterator[tuple[ServerProcess, Peer, str]]:
+    """A server whose log is a pipe that nobody reads, and that is full; with what is wrong."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE)
+    flags = ("--store", "memory:", "--http", "127.0.0.1:0")
+    refused = ReleaseReservationRequest(pod=common_pb2.PodReference(name="a-"))
+    with ExitStack() as opened:
+        opened.callback(os.close, reading)
+        opened.callback(os.close, writing)
+        served = ServerProcess(*flags, stderr=f"/proc/self/fd/{writing}", **AS_SHIPPED)
+        opened.callback(served.end, signal.SIGKILL)
+        peer = opened.enter_context(Peer(served.address))
+        peer.apply(*two_zones())
+        for _ in range(2 * MAX_QUEUED):
+            with suppress(grpc.RpcError):
+                peer.placement.ReleaseReservation(refused, timeout=PATIENCE)
+        lost = re.search(r"log_lines_lost_total (\d\S*)", served.get("/metrics")[1])
+        full = lost is not None and float(lost[1]) > 0
+        yield served, peer, "" if full else "no line was lost"
+
+
+def unread_log(_nodes: int, _pods: int, _seed: int) -> Wound:
+    """Reads and writes, some of which are logged, beside a log that is full."""
+    longest, answered, failed = 0.0, 0, 0
+    with unread() as (_, peer, fault):
+        for number in range(CHECKS):
+            began = time.monotonic()
+            try:
+                peer.await_revision(peer.apply(node(f"more-{number}", "a")))
+                peer.evaluate()
+                answered += 3
+            except grpc.RpcError:
+                failed += 1
+            longest = max(longest, time.monotonic() - began)
+    fault = f"{failed} failed" if failed else fault
+    return Wound("longest wait for a write and two reads, s", longest, 0.5, answered, fault)
+
+
+def unread_log_end(_nodes: int, _pods: int, _seed: int) -> Wound:
+    """SIGTERM beside the same."""
+    with unread() as (served, _, fault):
+        began = time.monotonic()
+        try:
+            code = served.end()
+        except subprocess.TimeoutExpired:
+            code = -signal.SIGABRT
+        took = time.monotonic() - began
+    fault = f"it ended with {code}" if code else fault
+    return Wound("end after SIGTERM, s", took, STOP_SECONDS, 1, fault)
+
+
 WOUNDS: Final[Mapping[str, Callable[[int, int, int], Wound]]] = {
     "40 KiB name": long_name,
     "cut replace": cut_replace,
@@ -262,6 +324,8 @@ WOUNDS: Final[Mapping[str, Callable[[int, int, int], Wound]]] = {
     "packed health checks": packed_checks,
     "cancelled batches": cancelled_batches,
     "hostile SNI": hostile_sni,
+    "unread log": unread_log,
+    "SIGTERM, unread log": unread_log_end,
 }
 
 
@@ -273,11 +337,12 @@ WOUNDS: Final[Mapping[str, Callable[[int, int, int], Wound]]] = {
     click.option("--only", multiple=True, type=click.Choice([*WOUNDS]), help="Only these."),
 )
 def command(nodes: int, pods: int, seed: int, only: tuple[str, ...]) -> Outcome:
-    """Try seven requests and events that once stopped a server, filled it, or made it lose.
+    """Try nine requests and events that once stopped a server, filled it, or made it lose.
 
     Each on a server of its own: names of 40 KiB in refused calls, lists that are cut before they
     are committed, a SQLite file that is removed, pods with 3,000 resources, compressed health
-    checks, cancelled batches, and TLS handshakes with lines of a log.
+    checks, cancelled batches, TLS handshakes with lines of a log, and a log that nobody reads,
+    beside which calls and SIGTERM go on.
     """
     figures, broken = {}, []
     for name in only or WOUNDS:

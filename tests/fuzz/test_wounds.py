@@ -7,7 +7,7 @@ import json
 from bench.campaigns import campaign, wounds
 
 SMALL = ("--nodes", "20", "--pods", "40")
-QUICK = ("40 KiB name", "removed file", "3,000 resources", "hostile SNI")
+QUICK = ("40 KiB name", "removed file", "3,000 resources", "hostile SNI", "SIGTERM, unread log")
 
 
 def test_each_wound_is_tried_and_nothing_is_lost_or_forged(capsys, monkeypatch):
