@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -197,7 +198,7 @@ def test_a_wait_within_a_wait_gives_the_turn_back_once(turn):
 
 def test_a_turn_that_its_thread_holds_already_stays_its_own(turn):
     turn.acquire()
-    with Computation(math.inf, _yes, turn=turn, held=True):
+    with Computation(math.inf, _yes, turn=turn, waits=nullcontext):
         with waiting():
             assert _is_free(turn)
         assert not _is_free(turn)

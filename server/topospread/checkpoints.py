@@ -10,14 +10,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from topospread.errors import CallerGone, DeadlineExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 INTERVAL: Final = 0.002
 """Seconds between two looks at clock and caller: each costs some microseconds."""
@@ -43,31 +44,6 @@ class Preempted(BaseException):
 
     Only the code that began the computation catches it, so it is no Exception.
     """
-
-
-class Turns(Protocol):
-    """What a computation holds while it computes."""
-
-    def acquire(self, check: Callable[[], object]) -> None:
-        """Wait for a turn; `check` is called now and then, and ends the wait by raising."""
-        ...
-
-    def release(self) -> None:
-        """Give the turn back."""
-        ...
-
-    def pause(self) -> None:
-        """Give the turn back while its holder waits for something else."""
-        ...
-
-    def resume(self) -> None:
-        """Wait for the turn again."""
-        ...
-
-    @property
-    def waiting(self) -> int:
-        """How many wait for a turn."""
-        ...
 
 
 class Turn:
@@ -112,13 +88,11 @@ class Turn:
             else:
                 self._free = True
 
-    def pause(self) -> None:
-        """Let the next one go on while this one waits for something else."""
-        self.release()
-
-    def resume(self) -> None:
-        """Wait for the turn again."""
+    def __enter__(self) -> None:
         self.acquire()
+
+    def __exit__(self, *raised: object) -> None:
+        self.release()
 
 
 class Computation:
@@ -129,8 +103,9 @@ class Computation:
         active: whether the caller still waits.
         brief: it is preempted when it takes long or would wait.
         turn: held while it computes.
-        held: the thread has the turn already, and gives it back; else the computation does both.
         share: the turn is given up now and then.
+        waits: the thread has the turn already, and gives it back; around waits, for which the
+            computation gives it back. Without it the computation takes the turn itself.
     """
 
     __slots__ = (
@@ -145,6 +120,7 @@ class Computation:
         "_slice_end",
         "_token",
         "_turn",
+        "_waits",
     )
 
     def __init__(
@@ -153,17 +129,18 @@ class Computation:
         active: Callable[[], bool],
         *,
         brief: bool = False,
-        turn: Turns | None = None,
-        held: bool = False,
+        turn: Turn | None = None,
         share: bool = False,
+        waits: Callable[[], AbstractContextManager[None]] | None = None,
     ) -> None:
         self._deadline = deadline
         self._active = active
         self._brief = brief
         self._brief_until = 0.0
         self._turn = turn
-        self._held = held
-        self._owned = turn is not None and not held and not brief
+        self._waits = waits or nullcontext
+        self._held = waits is not None
+        self._owned = turn is not None and waits is None and not brief
         self._share = share
         self._slice_end = 0.0
         # Not before: most computations are over by then.
@@ -234,16 +211,17 @@ class Computation:
         if turn is None:
             yield
             return
-        turn.pause()
-        self._held = False  # a wait within this one gives nothing away
-        try:
-            yield
-        finally:
-            turn.resume()
-            self._held = True
-            self._slice_end = time.monotonic() + SLICE
+        with self._waits():
+            turn.release()
+            self._held = False  # a wait within this one gives nothing away
+            try:
+                yield
+            finally:
+                turn.acquire()
+                self._held = True
+                self._slice_end = time.monotonic() + SLICE
 
-    def _acquire(self, turn: Turns) -> None:
+    def _acquire(self, turn: Turn) -> None:
         turn.acquire(self.check_caller)
         try:
             self.check_caller()

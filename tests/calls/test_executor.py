@@ -72,7 +72,7 @@ class Event:
 def refused() -> bool:
     """Whether a call is there only to be refused; asked by the call itself."""
     work = current_work()
-    return work is None or work.executor is None
+    return work is None or work.refused
 
 
 def test_calls_are_carried_out_with_their_arguments_and_errors(make):

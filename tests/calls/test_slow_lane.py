@@ -12,14 +12,12 @@ import pytest
 
 from tests.servers import threads_end
 from tests.waiting import PATIENCE, until
-from topospread.calls.slow_lane import SlowLane
+from topospread.calls.executor import Executor
 from topospread.checkpoints import Computation, Turn, waiting
 from topospread.errors import QueueFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from topospread.checkpoints import Turns
 
 
 @pytest.fixture
@@ -34,10 +32,10 @@ def turn() -> Turn:
 
 
 @pytest.fixture
-def make(closing, turn) -> Callable[..., SlowLane]:
-    def make(queue: int = 100, threads: int = 64) -> SlowLane:
-        lane = SlowLane(queue, turn, threads)
-        closing.callback(lane.shutdown)
+def make(closing, turn) -> Callable[..., Executor]:
+    def make(queue: int = 100, threads: int = 64) -> Executor:
+        lane = Executor("test", threads, queue, turn)
+        closing.callback(lane.shutdown, cancel_futures=True)
         return lane
 
     return make
@@ -46,14 +44,17 @@ def make(closing, turn) -> Callable[..., SlowLane]:
 class Work:
     """A call that does something, and notes how it ended."""
 
-    def __init__(self, do: Callable[[], Any] = lambda: None, owner: str = "") -> None:
+    def __init__(
+        self, lane: Executor, do: Callable[[], Any] = lambda: None, owner: str = ""
+    ) -> None:
+        self.lane = lane
         self.owner = owner
         self.ended = threading.Event()
         self.outcome = ""
         self._do = do
 
-    def carry_out(self, turn: Turns) -> None:
-        with Computation(math.inf, lambda: True, turn=turn, held=True):
+    def carry_out(self) -> None:
+        with Computation(math.inf, lambda: True, turn=self.lane.turn, waits=self.lane.waiting):
             self._do()
         self._end("carried out")
 
@@ -93,14 +94,14 @@ class Gate:
 
 def test_one_computes_at_a_time_and_callers_take_turns(make, closing, turn):
     lane, gate, order = make(), Gate(closing), list[str]()
-    first = Work(gate.hold)
+    first = Work(lane, gate.hold)
     lane.put(first)
     assert gate.begun.acquire(timeout=PATIENCE)
     calls = []
     for owner in ("many", "many", "many", "few"):
-        calls.append(Work(partial(order.append, owner), owner))
+        calls.append(Work(lane, partial(order.append, owner), owner))
         lane.put(calls[-1])
-    assert (lane.depth, lane.computing, lane.blocked) == (4, 1, 0)
+    assert (lane.depth, lane.busy, lane.blocked) == (4, 1, 0)
     gate.open()
     assert {call.result() for call in calls} == {"carried out"}
     assert order == ["many", "few", "many", "many"]
@@ -110,12 +111,12 @@ def test_one_computes_at_a_time_and_callers_take_turns(make, closing, turn):
 
 def test_a_call_that_waits_gives_the_turn_to_the_next(make, closing):
     lane, gate = make(), Gate(closing)
-    blocked = [Work(gate.wait) for _ in range(5)]
+    blocked = [Work(lane, gate.wait) for _ in range(5)]
     for call in blocked:
         lane.put(call)
         assert gate.begun.acquire(timeout=PATIENCE)
     assert lane.blocked == 5
-    other = Work()
+    other = Work(lane)
     lane.put(other)
     assert other.result() == "carried out"
     assert not any(call.ended.is_set() for call in blocked)
@@ -126,7 +127,7 @@ def test_a_call_that_waits_gives_the_turn_to_the_next(make, closing):
 
 def test_threads_that_waited_end_when_they_are_not_needed(make, closing):
     lane, gate = make(), Gate(closing)
-    blocked = [Work(gate.wait) for _ in range(5)]
+    blocked = [Work(lane, gate.wait) for _ in range(5)]
     for call in blocked:
         lane.put(call)
         assert gate.begun.acquire(timeout=PATIENCE)
@@ -139,7 +140,7 @@ def test_threads_that_waited_end_when_they_are_not_needed(make, closing):
 def test_one_more_that_would_wait_is_refused_and_others_go_on(make, closing):
     lane, gate, refused = make(threads=2), Gate(closing), list[str]()
     for _ in range(2):
-        lane.put(Work(gate.wait))
+        lane.put(Work(lane, gate.wait))
         assert gate.begun.acquire(timeout=PATIENCE)
 
     def wait() -> None:
@@ -147,7 +148,7 @@ def test_one_more_that_would_wait_is_refused_and_others_go_on(make, closing):
             gate.wait()
         refused.append("third")
 
-    for call in (Work(wait), Work()):
+    for call in (Work(lane, wait), Work(lane)):
         lane.put(call)
         assert call.result() == "carried out"
     assert (refused, lane.blocked) == (["third"], 2)
@@ -155,9 +156,9 @@ def test_one_more_that_would_wait_is_refused_and_others_go_on(make, closing):
 
 def test_calls_beyond_the_queue_are_refused(make, closing):
     lane, gate = make(queue=2), Gate(closing)
-    lane.put(Work(gate.hold))
+    lane.put(Work(lane, gate.hold))
     assert gate.begun.acquire(timeout=PATIENCE)
-    calls = [Work() for _ in range(3)]
+    calls = [Work(lane) for _ in range(3)]
     for call in calls:
         lane.put(call)
     assert calls[-1].result() == "refused"
@@ -167,9 +168,9 @@ def test_calls_beyond_the_queue_are_refused(make, closing):
 
 def test_a_call_that_is_taken_out_is_not_carried_out(make, closing):
     lane, gate = make(), Gate(closing)
-    lane.put(Work(gate.hold))
+    lane.put(Work(lane, gate.hold))
     assert gate.begun.acquire(timeout=PATIENCE)
-    gone, other = Work(), Work()
+    gone, other = Work(lane), Work(lane)
     lane.put(gone)
     lane.put(other)
     assert lane.remove(gone)
@@ -185,15 +186,16 @@ def test_a_failure_ends_neither_thread_nor_turn(make, caplog):
     def fail() -> None:
         raise RuntimeError("a bug")
 
-    lane.put(Work(fail))
-    other = Work()
+    lane.put(Work(lane, fail))
+    other = Work(lane)
     lane.put(other)
     assert other.result() == "carried out"
     assert "a call was dropped" in caplog.text
 
 
 def test_a_pause_delays_calls_that_were_not_begun(make):
-    lane, call = make(), Work()
+    lane = make()
+    call = Work(lane)
     with lane.paused():
         lane.put(call)
         assert not call.ended.wait(0.1)
@@ -202,17 +204,17 @@ def test_a_pause_delays_calls_that_were_not_begun(make):
 
 def test_calls_that_are_queued_at_the_end_are_refused(make, closing):
     lane, gate = make(), Gate(closing)
-    begun, queued = Work(gate.hold), Work()
+    begun, queued = Work(lane, gate.hold), Work(lane)
     lane.put(begun)
     assert gate.begun.acquire(timeout=PATIENCE)
     lane.put(queued)
     closing.callback(gate.open)
-    ending = threading.Thread(target=lane.shutdown)
+    ending = threading.Thread(target=partial(lane.shutdown, cancel_futures=True))
     ending.start()
     assert queued.result() == "refused"
     gate.open()
     ending.join(PATIENCE)
     assert begun.result() == "carried out"
-    later = Work()
+    later = Work(lane)
     lane.put(later)
     assert later.result() == "refused"

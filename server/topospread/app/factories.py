@@ -13,8 +13,6 @@ from topospread.app.http_servers import MAX_CONNECTIONS as HTTP_CONNECTIONS
 from topospread.calls.access import AccessControl
 from topospread.calls.executor import Executor
 from topospread.calls.pipeline import Pipeline
-from topospread.calls.slow_lane import THREADS as SLOW_THREADS
-from topospread.calls.slow_lane import SlowLane
 from topospread.checkpoints import Turn
 from topospread.codec.parsing import NODES
 from topospread.errors import ConfigError
@@ -69,6 +67,9 @@ LIST_THREADS: Final = 4
 LIST_QUEUE: Final = 48
 """Calls whose answers grow with the cluster: each takes several times the answer's size."""
 
+DECISION_THREADS: Final = 64
+"""Decisions that may wait for a revision, a first load or the store at once."""
+
 PLANNER_THREADS: Final = 8
 PLANNER_QUEUE: Final = 16
 """Of these one computes at a time; they take turns of 20 ms. The others wait for the store."""
@@ -112,12 +113,13 @@ def make_pools(settings: ServerSettings, metrics: Metrics, sweeper: Sweeper) -> 
             grpc.__version__,
             unlike,
         )
-        decisions = Executor("decisions", SLOW_THREADS, queue)
+        decisions = Executor("decisions", DECISION_THREADS, queue)
     else:
         # Not before: it imports names of grpcio that may be missing.
         from topospread.rpc.completion_queue import CompletionQueue
 
-        decisions = CompletionQueue(queue, SlowLane(queue, turn), sweeper)
+        slow = Executor("decide-slowly", DECISION_THREADS, queue, turn)
+        decisions = CompletionQueue(queue, slow, sweeper)
     metrics.transport(THREADS if unlike else COMPLETION_QUEUE, unlike)
     executors = (
         Executor("extender", PLANNER_THREADS, queue),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from topospread.access.certificates import CertificateNames
     from topospread.calls.rules import Permission
     from topospread.calls.sizes import SizeLimit
-    from topospread.checkpoints import Turns
+    from topospread.checkpoints import Turn
     from topospread.errors import TopospreadError
     from topospread.telemetry.tracing import Attribute
 
@@ -161,7 +161,7 @@ class Call:
         span: of the call.
         deadline: on the monotonic clock; infinite for a stream whose caller states none.
         brief: it is carried out where nothing waits or takes long.
-        turn: held by what it computes, and whether the thread holds it already.
+        turn, waits: see :class:`~topospread.checkpoints.Computation`.
         guard: bounds the memory that is kept for callers.
         began: when it was carried out, on the same clock as `arrived`; 0.0: it was not.
         error: why it failed.
@@ -179,7 +179,7 @@ class Call:
     span = NO_SPAN
     deadline = math.inf
     brief = False
-    held_turn = False
+    waits: Callable[[], AbstractContextManager[None]] | None = None
     guard = UNBOUNDED
     began = 0.0
     error: Exception | None = None
@@ -189,7 +189,7 @@ class Call:
         self.method = method
         self.context = context
         self.arrived = arrived
-        self.turn: Turns | None = method.turn
+        self.turn: Turn | None = method.turn
         self.ends: list[Callable[[Call], object]] = []
         self.authorize: Callable[[Call], object] = _always
 
@@ -257,8 +257,8 @@ class Call:
             self.active,
             brief=self.brief,
             turn=self.turn,
-            held=self.held_turn,
             share=self.method.shares_turn,
+            waits=self.waits,
         )
 
     def take_error(self) -> Exception | None:
@@ -353,7 +353,7 @@ class ServedMethod:
         permission: Permission,
         limit: SizeLimit,
         *,
-        turn: Turns | None = None,
+        turn: Turn | None = None,
         shares_turn: bool = False,
         describe: Describe | None = None,
         span: str = "",

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from typing_extensions import override
 
 from topospread.calls.call_queue import CallQueue
+from topospread.errors import QueueFull
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
+
+    from topospread.checkpoints import Turn
 
 _T = TypeVar("_T")
-_C = TypeVar("_C")
+
+LOG: Final = logging.getLogger(__name__)
 
 JOIN_SECONDS: Final = 5.0
 """How long a shutdown waits for threads that are in the middle of something."""
@@ -24,25 +29,39 @@ JOIN_SECONDS: Final = 5.0
 _local: Final = threading.local()
 
 
+class QueuedCall(Protocol):
+    """A call that waits for a thread."""
+
+    @property
+    def owner(self) -> Hashable:
+        """Whose turn it is."""
+
+    def carry_out(self) -> None:
+        """Answer it; raises nothing."""
+
+    def refuse(self) -> None:
+        """Answer it where there is no room for it."""
+
+
 class Work:
     """A call as it was submitted.
 
     Attributes:
-        executor: whose thread carries it out; None: it is only to be refused.
+        refused: it is carried out on the thread that brought it, and must not wait for anything.
         arrived: when, on the clock of time.perf_counter.
-        caller: the connection that it came over; "" where that is not known.
+        owner: the connection that it came over; "" where that is not known.
         future: gets what comes of it.
     """
 
-    __slots__ = ("_args", "_call", "_kwargs", "arrived", "caller", "executor", "future")
+    __slots__ = ("_args", "_call", "_kwargs", "arrived", "future", "owner", "refused")
 
     def __init__(
         self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self.future: Future[Any] = Future()
-        self.executor: Executor | None = None
+        self.refused = False
         self.arrived = time.perf_counter()
-        self.caller = _connection(args)
+        self.owner = _connection(args)
         self._call = call
         self._args = args
         self._kwargs = kwargs
@@ -59,13 +78,14 @@ class Work:
         finally:
             _local.work = None
 
+    def refuse(self) -> None:
+        """Make the call on this thread, so that a refusal waits for none."""
+        self.refused = True
+        self.carry_out()
+
 
 def current_work() -> Work | None:
-    """What this thread carries out, for the callable that was submitted.
-
-    An executor carries out what it refuses on the thread that brings it, so that a refusal stands
-    in no line: then the work has no executor, and must not wait for anything.
-    """
+    """What this thread carries out, for the callable that was submitted."""
     work: Work | None = getattr(_local, "work", None)
     return work
 
@@ -83,17 +103,33 @@ def _connection(arguments: tuple[Any, ...]) -> Hashable:
     return ""
 
 
-class CallThreads(Generic[_C]):
-    """A bounded queue of calls, and threads that are started when they are needed.
+class Executor(ThreadPoolExecutor):
+    """Threads that are started when they are needed, and a queue in which callers take turns.
+
+    grpcio hands a call over when its headers are there, before any message was read, and never
+    minds how many are queued: so the bound is kept here. It accepts no executor that is not a
+    ThreadPoolExecutor; nothing of that class but the type is used.
 
     Args:
-        name: of the threads.
-        queue: calls that may wait for one.
+        name: of its threads.
+        threads: at most; with a turn, calls that may wait for something else at once.
+        queue: calls that may wait for a thread.
+        turn: one computes at a time. A thread takes the turn before it takes a call, so that what
+            waits is in the queue, where callers take turns. One that waits for something else gives
+            the turn to another thread, which is started if need be.
+
+    Attributes:
+        arrived: calls so far.
+        busy: calls that are carried out.
+        blocked: of these, calls that wait for something else; known where there is a turn.
     """
 
-    def __init__(self, name: str, queue: int) -> None:
+    def __init__(self, name: str, threads: int, queue: int, turn: Turn | None = None) -> None:
         self.name: Final = name
-        self._queue: CallQueue[_C] = CallQueue(queue)
+        self.turn: Final = turn
+        self.arrived = self.busy = self.blocked = 0
+        self._most = threads
+        self._queue: CallQueue[QueuedCall] = CallQueue(queue)
         self._changed = threading.Condition(threading.Lock())
         self._running: set[threading.Thread] = set()
         self._made = 0
@@ -104,6 +140,33 @@ class CallThreads(Generic[_C]):
     def depth(self) -> int:
         """Calls in the queue."""
         return len(self._queue)
+
+    @override
+    def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
+        """Queue a call; one that there is no room for is refused on this thread."""
+        if self._closed:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        work = Work(fn, args, kwargs)
+        self.put(work)
+        return work.future
+
+    def put(self, call: QueuedCall) -> None:
+        """Queue a call; one that there is no room for is refused on this thread."""
+        refused: QueuedCall | None = call
+        with self._changed:
+            self.arrived += 1
+            if not self._closed:
+                refused = self._queue.put(call.owner, call, self._limit - self.busy)
+            if refused is not call and not self._wake():
+                self._queue.remove(call.owner, call)
+                refused = call
+        if refused is not None:
+            refused.refuse()
+
+    def remove(self, call: QueuedCall) -> bool:
+        """Take a call out of the queue; returns whether it was in it."""
+        with self._changed:
+            return self._queue.remove(call.owner, call)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -116,9 +179,56 @@ class CallThreads(Generic[_C]):
                 self._paused = False
                 self._changed.notify_all()
 
-    def _serve(self) -> None:
-        """Carry out calls, on a thread, until it is not needed any more."""
-        raise NotImplementedError
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around a wait of a call that gives the turn away meanwhile.
+
+        Raises:
+            LimitExceeded: too many calls wait already.
+        """
+        with self._changed:
+            if self.blocked >= self._most:
+                raise QueueFull(f"{self._most} calls wait for revisions or first loads already")
+            self.blocked += 1
+            self._wake()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self.blocked -= 1
+
+    @override
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the threads after what is queued, or refuse that."""
+        cancelled: list[QueuedCall] = []
+        with self._changed:
+            self._closed = True
+            while cancel_futures and (call := self._queue.pop()) is not None:
+                cancelled.append(call)
+            self._changed.notify_all()
+            running = self._running.copy()
+        for call in cancelled:
+            call.refuse()
+        deadline = time.monotonic() + JOIN_SECONDS
+        for thread in running if wait else ():
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    # ------------------------------ threads
+
+    @property
+    def _limit(self) -> int:
+        """Threads that there may be now."""
+        return self._most if self.turn is None else self.blocked + 1
+
+    def _wake(self) -> bool:
+        """Have a thread take what is queued; False: there can be none. Under the lock."""
+        running = len(self._running)
+        needed = running - self.busy < len(self._queue) and running < self._limit
+        if needed and not self._start_thread():
+            return bool(running) and len(self._queue) <= self._queue.bound
+        self._changed.notify()
+        return True
 
     def _start_thread(self) -> bool:
         """Start a thread, under the lock; False: the system allows no more."""
@@ -134,108 +244,31 @@ class CallThreads(Generic[_C]):
         return True
 
     def _run(self) -> None:
-        try:
-            self._serve()
-        finally:
-            with self._changed:
-                self._running.discard(threading.current_thread())
+        while self._await_call():
+            with self.turn or nullcontext():
+                self._carry_out_next()
 
-    def _close(self) -> set[threading.Thread]:
-        """Have the threads end; returns those that still run."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-            return self._running.copy()
-
-
-def join(threads: Iterable[threading.Thread]) -> None:
-    """Wait until threads end, but not for long."""
-    deadline = time.monotonic() + JOIN_SECONDS
-    for thread in threads:
-        if thread is not threading.current_thread():
-            thread.join(max(0.0, deadline - time.monotonic()))
-
-
-class Executor(CallThreads[Work], ThreadPoolExecutor):
-    """Threads, and a queue in which callers take turns.
-
-    grpcio hands a call over when its headers are there, before any message was read, and never
-    minds how many are queued: so the bound is kept here. It accepts no executor that is not a
-    ThreadPoolExecutor; nothing of that class but the type is used.
-
-    Args:
-        name: of its threads.
-        threads: at most.
-        queue: calls that may wait for one.
-
-    Attributes:
-        arrived: calls so far.
-    """
-
-    def __init__(self, name: str, threads: int, queue: int) -> None:
-        super().__init__(name, queue)
-        self.arrived = 0
-        self._most = threads
-        self._busy = 0
-
-    @property
-    def busy(self) -> int:
-        """Calls that are carried out."""
-        return self._busy
-
-    @property
-    def blocked(self) -> int:
-        """Calls that are known to wait: a thread of its own waits with each."""
-        return 0
-
-    @override
-    def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
-        """Queue a call; one that there is no room for is refused on this thread."""
-        work = Work(fn, args, kwargs)
-        with self._changed:
-            if self._closed:
-                raise RuntimeError("cannot schedule new futures after shutdown")
-            self.arrived += 1
-            work.executor = self
-            refused = self._queue.put(work.caller, work, self._most - self._busy)
-            if refused is not work and not self._wake():
-                self._queue.remove(work.caller, work)
-                refused = work
-        if refused is not None:
-            refused.executor = None
-            refused.carry_out()
-        return work.future
-
-    @override
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the threads after what is queued."""
-        del cancel_futures
-        running = self._close()
-        if wait:
-            join(running)
-
-    def _wake(self) -> bool:
-        """Have a thread take what is queued; False: there can be none. Under the lock."""
-        running = len(self._running)
-        needed = running - self._busy < len(self._queue) and running < self._most
-        if needed and not self._start_thread():
-            return bool(running) and len(self._queue) <= self._queue.bound
-        self._changed.notify()
-        return True
-
-    @override
-    def _serve(self) -> None:
-        while (work := self._next()) is not None:
-            work.carry_out()
-            del work
-            with self._changed:
-                self._busy -= 1
-
-    def _next(self) -> Work | None:
+    def _await_call(self) -> bool:
+        """Wait until there is a call; False: the thread is not needed any more."""
         with self._changed:
             while not len(self._queue) or self._paused:
-                if self._closed and not len(self._queue):
-                    return None
+                over = self._closed and not len(self._queue)
+                if over or len(self._running) > self._limit:
+                    self._running.discard(threading.current_thread())
+                    return False
                 self._changed.wait()
-            self._busy += 1
-            return self._queue.pop()
+            return True
+
+    def _carry_out_next(self) -> None:
+        with self._changed:
+            call = None if self._paused else self._queue.pop()
+            if call is None:  # another thread was faster
+                return
+            self.busy += 1
+        try:
+            call.carry_out()
+        except Exception:
+            LOG.exception("a call was dropped")
+        finally:
+            with self._changed:
+                self.busy -= 1

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from topospread.calls.memory import MemoryGuard
     from topospread.calls.pipeline import Pipeline
     from topospread.calls.sizes import SizeLimit
-    from topospread.checkpoints import Turns
+    from topospread.checkpoints import Turn
     from topospread.telemetry.tracing import CallSpan
 
 _OK: Final = 200
@@ -78,7 +78,7 @@ class Lane(NamedTuple):
     """
 
     executor: Executor
-    turn: Turns | None = None
+    turn: Turn | None = None
     shares: bool = False
     brief: bool = False
 
@@ -329,7 +329,7 @@ class HttpCalls:
     def _carry_out(self, call: Call) -> bytes:
         """Answer a call on an executor's thread, or refuse it on the one that submits it."""
         work = current_work()
-        if work is None or work.executor is None:
+        if work is None or work.refused:
             call.refused = QueueFull.of(call.method.executor)
         return self._pipeline.respond(call)
 

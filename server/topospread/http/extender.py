@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from topospread.calls.call import Call
     from topospread.calls.executor import Executor
-    from topospread.checkpoints import Turns
+    from topospread.checkpoints import Turn
     from topospread.codec.json_pods import JsonPod
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.pods import ShapedPod
@@ -164,7 +164,7 @@ class Executors(NamedTuple):
 
     decide: Executor
     wait: Executor
-    turn: Turns
+    turn: Turn
 
 
 class Extender:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from topospread.calls.call import Call
     from topospread.calls.executor import Executor
-    from topospread.checkpoints import Turns
+    from topospread.checkpoints import Turn
     from topospread.service.decisions.engine import Engine
     from topospread.spread.findings import FindingCode
     from topospread.spread.linting.catalog import LintFinding
@@ -92,7 +92,7 @@ class Webhook:
     """
 
     def __init__(
-        self, engine: Engine, executor: Executor, turn: Turns, refused: Collection[str] = ()
+        self, engine: Engine, executor: Executor, turn: Turn, refused: Collection[str] = ()
     ) -> None:
         self._engine = engine
         self._lane = Lane(executor)

@@ -7,7 +7,8 @@ nobody else is woken. It is the same server and port; only the methods that are 
 take this way.
 
 In this lane nothing waits or takes long. What would is preempted, and carried out in the
-:class:`~topospread.calls.slow_lane.SlowLane`; so the thread that takes events is always free.
+slow lane, an :class:`~topospread.calls.executor.Executor` with a turn; so the thread that takes
+events is always free.
 
 gRPC's core keeps calls that nobody has taken from it in a list of its own, and when that grows it
 drops some. So the thread takes in what has come before it goes on with the next call, and what
@@ -47,11 +48,10 @@ if TYPE_CHECKING:
 
     from topospread.access.certificates import CertificateNames
     from topospread.calls.call import Metadata, ServedMethod
+    from topospread.calls.executor import Executor
     from topospread.calls.memory import Sweeper
     from topospread.calls.pipeline import Pipeline
     from topospread.calls.sizes import SizeLimit
-    from topospread.calls.slow_lane import SlowLane
-    from topospread.checkpoints import Turns
     from topospread.errors import TopospreadError
     from topospread.telemetry.tracing import CallSpan
 
@@ -93,7 +93,7 @@ class CompletionQueue:
         arrived: calls so far.
     """
 
-    def __init__(self, queue: int, slow: SlowLane, sweeper: Sweeper) -> None:
+    def __init__(self, queue: int, slow: Executor, sweeper: Sweeper) -> None:
         self.slow: Final = slow
         self.sweeper: Final = sweeper
         self.arrived = 0
@@ -123,7 +123,7 @@ class CompletionQueue:
     @property
     def busy(self) -> int:
         """Calls that are decided now."""
-        return self.deciding + max(0, self.slow.computing - self.slow.blocked)
+        return self.deciding + max(0, self.slow.busy - self.slow.blocked)
 
     @property
     def blocked(self) -> int:
@@ -181,7 +181,7 @@ class CompletionQueue:
                 return
             self._shut = True
             self._events.shutdown()
-        self.slow.shutdown()
+        self.slow.shutdown(cancel_futures=True)
         if self._thread.is_alive():
             self._thread.join(JOIN_SECONDS)
 
@@ -428,11 +428,12 @@ class IncomingCall:
             self._call.brief = False
         return True
 
-    def carry_out(self, turn: Turns) -> None:
+    def carry_out(self) -> None:
         """Answer the call in the slow lane."""
         if self._gone:
             self._call.refused = call_ended(self)
-        self._call.turn, self._call.held_turn = turn, True
+        slow = self._transport.slow
+        self._call.turn, self._call.waits = slow.turn, slow.waiting
         try:
             self._answer()
         except Exception:

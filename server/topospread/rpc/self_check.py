@@ -13,11 +13,11 @@ import grpc
 
 from topospread.calls.access import AccessControl
 from topospread.calls.call import UnaryBytes
+from topospread.calls.executor import Executor
 from topospread.calls.memory import MemoryGuard, Sweeper
 from topospread.calls.pipeline import Parts, Pipeline
 from topospread.calls.rules import MethodRules, Permission
 from topospread.calls.sizes import MessageLimits
-from topospread.calls.slow_lane import SlowLane
 from topospread.checkpoints import Turn
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _tried() -> str:
     parts = Parts(None, None, AccessControl(), MessageLimits(), MemoryGuard(1 << 20), sweeper)
     pipeline = Pipeline(parts)
     unlike: list[str] = []
-    transport = CompletionQueue(1, SlowLane(1, Turn()), sweeper)
+    transport = CompletionQueue(1, Executor("self-check", 1, 1, Turn()), sweeper)
     echo = UnaryBytes(lambda raw, call: _echo(raw, call, unlike))
     method = pipeline.method(_METHOD, echo, MethodRules(Permission(None), ""))
     try:

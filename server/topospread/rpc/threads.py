@@ -162,7 +162,7 @@ def thread_handler(
         of = ThreadContext(raws, context, sweeper, executor)
         work = current_work()
         call = Call(method, of, time.perf_counter() if work is None else work.arrived)
-        if work is None or work.executor is None:
+        if work is None or work.refused:
             call.refused = StreamsFull() if method.streaming else QueueFull.of(method.executor)
         return call, of
 
