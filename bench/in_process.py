@@ -191,7 +191,7 @@ class InProcessDecisions:
 
 def call_of(span: CallSpan, seconds: float) -> Call:
     """A call of nobody, whose caller waits for so many seconds."""
-    method: Any = SimpleNamespace(turn=None, shares_turn=False, goes_on=lambda _: True)
+    method: Any = SimpleNamespace(turn=None, shares_turn=False, ended=lambda _: None)
     context: Any = SimpleNamespace(is_active=lambda: True)
     call = Call(method, context, time.perf_counter())
     call.span, call.deadline = span, time.monotonic() + seconds

@@ -158,16 +158,13 @@ def test_calls_whose_callers_keep_the_server_waiting_are_ended():
 def test_a_stream_whose_caller_is_not_valid_has_a_moment_to_say_so():
     sweeper, ended = Sweeper(), Ended()
     now = time.monotonic()
-    with (
-        sweeper.watch(lambda: False, ended.of("invalid")),
-        sweeper.watch(lambda: True, ended.of("valid")),
-    ):
-        sweeper.sweep(now)
-        sweeper.sweep(now + GRACE_SECONDS - 0.1)
-        assert not ended.errors
-        sweeper.sweep(now + GRACE_SECONDS + 0.1)
+    sweeper.streams["invalid"] = lambda: False, ended.of("invalid")
+    sweeper.streams["valid"] = lambda: True, ended.of("valid")
+    sweeper.sweep(now)
+    sweeper.sweep(now + GRACE_SECONDS - 0.1)
+    assert not ended.errors
+    sweeper.sweep(now + GRACE_SECONDS + 0.1)
     assert ended.kinds() == {"invalid": Unauthenticated}
-    assert not sweeper.streams
 
 
 def test_one_that_fails_keeps_no_other_from_being_ended(caplog):
@@ -177,12 +174,9 @@ def test_one_that_fails_keeps_no_other_from_being_ended(caplog):
         raise RuntimeError("broken")
 
     now = time.monotonic()
-    with (
-        sweeper.wait(broken),
-        sweeper.wait(ended.of("call")),
-        sweeper.watch(lambda: False, broken),
-        sweeper.watch(broken, ended.of("stream")),
-    ):
+    sweeper.streams["broken"] = lambda: False, broken
+    sweeper.streams["stream"] = broken, ended.of("stream")
+    with sweeper.wait(broken), sweeper.wait(ended.of("call")):
         sweeper.sweep(now)
         sweeper.sweep(now + PENDING_SECONDS + 1)
     assert ended.kinds() == {"call": DeadlineExceeded, "stream": Unauthenticated}

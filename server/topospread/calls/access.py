@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from topospread.access.audit import DenialLog
-from topospread.errors import Unauthenticated
 
 if TYPE_CHECKING:
     from topospread.access.authentication import Authenticator
@@ -61,15 +60,6 @@ class AccessControl:
         """
         if self.authenticator is not None:
             call.method.permission.check(call.caller, call.raw)
-
-    def check_valid(self, call: Call) -> None:
-        """Check that the credential of a stream's caller still is valid.
-
-        Raises:
-            Unauthenticated: it is not.
-        """
-        if not self.is_valid(call):
-            raise Unauthenticated()
 
     def is_valid(self, call: Call) -> bool:
         """Whether the credential of an admitted caller is still valid."""

@@ -83,8 +83,8 @@ Response = Message | bytes | Encoded
 """What a servicer answers; bytes are a serialized message."""
 
 
-def _always(_: Call) -> bool:
-    return True
+def _never(_: Call) -> None:
+    return None
 
 
 class Context(Protocol):
@@ -191,13 +191,13 @@ class Call:
         self.arrived = arrived
         self.turn: Turn | None = method.turn
         self.ends: list[Callable[[Call], object]] = []
-        self.authorize: Callable[[Call], object] = _always
+        self.authorize: Callable[[Call], object] = _never
 
     # ------------------------------ for servicers
 
     def active(self) -> bool:
         """Whether the caller still waits for an answer, and may."""
-        return self.context.is_active() and self.method.goes_on(self)
+        return self.context.is_active() and self.method.ended(self) is None
 
     def time_left(self) -> float:
         """Seconds that may be spent on a response, at least a millisecond: a last try is made.
@@ -337,7 +337,7 @@ class ServedMethod:
         fast_bytes: of a request that may be decided at once.
         grows: its answers grow with the cluster.
         expected: bytes of an answer, as far as they are known before: as many as the last one had.
-        goes_on: whether a stream of answers does.
+        ended: why a stream of answers is to end though its caller waits; None: it is not.
         chain: the names of the interceptors around it, outermost first.
         carry_out: these interceptors around the method.
     """
@@ -374,7 +374,7 @@ class ServedMethod:
         self.fast_bytes: Final = FAST_BATCH_BYTES if "Batch" in self.name else FAST_BYTES
         self.grows: Final = self.name in GROWING
         self.expected = 1
-        self.goes_on: Callable[[Call], bool] = _always
+        self.ended: Callable[[Call], TopospreadError | None] = _never
 
 
 def parse(kind: type[_Request], raw: bytes) -> _Request:

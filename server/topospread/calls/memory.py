@@ -158,7 +158,8 @@ class Sweeper:
             for the threads that wait for them; the oldest first.
         pending: since when callers have kept answers or a stream waiting, and how their calls are
             ended; the oldest first.
-        streams: whether the callers of open streams are valid, and how the streams are ended.
+        streams: whether the callers of open streams are valid, and how the streams are ended, also
+            while they are idle.
         stopping: the server stops, and waits no longer for requests.
     """
 
@@ -191,10 +192,6 @@ class Sweeper:
     def wait(self, end: End) -> AbstractContextManager[None]:
         """Around a wait for the caller of a stream, to send or to take a message."""
         return _entry(self.pending, (time.monotonic(), end))
-
-    def watch(self, valid: Callable[[], bool], end: End) -> AbstractContextManager[None]:
-        """Around a stream, which ends when its caller's credential does, also while it is idle."""
-        return _entry(self.streams, (valid, end))
 
     def _run(self) -> None:
         while not self._closing.wait(CHECK_SECONDS):

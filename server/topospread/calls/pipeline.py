@@ -42,13 +42,13 @@ from topospread.errors import (
     ShuttingDown,
     StreamsFull,
     TopospreadError,
+    Unauthenticated,
 )
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread_proto.v1.common_pb2 import ResponseMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterator
 
     from topospread.calls.access import AccessControl
     from topospread.calls.call import Response
@@ -75,10 +75,6 @@ LARGE: Final = 1 << 16
 """Bytes from which an answer counts for its caller. Smaller ones are bounded by the calls that
 there may be.
 """
-
-
-ADMISSION: Final = ("authentication", "rate")
-"""The interceptors that come before a request is read; a transport may have them done by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +112,7 @@ class Pipeline:
         self.parts: Final = parts
         self.stopping = False
         self.interceptors: Final = interceptors(parts)
-        before = [self.interceptors[name] for name in ADMISSION if name in self.interceptors]
-        self._admit = composed(before, lambda _: b"")
-        self.guarded: Final = bool(before)
+        self.guarded: Final = not {"authentication", "rate"}.isdisjoint(self.interceptors)
 
     def method(
         self,
@@ -150,7 +144,7 @@ class Pipeline:
         made.chain = tuple([name for name in self.interceptors if name not in spared])
         made.carry_out = composed([self.interceptors[name] for name in made.chain], serve)
         if made.streaming:
-            made.goes_on = self._goes_on
+            made.ended = self._ended
         if (counters := self.parts.metrics) is not None:
             counters.call(made.label)  # from 0 on
             counters.queue_wait(rules.executor)
@@ -159,7 +153,8 @@ class Pipeline:
     def admit(self, call: Call) -> bool:
         """Admit a call before its request is read; its error is kept for :meth:`respond`."""
         try:
-            self._admit(call)
+            self.parts.access.authenticate(call)
+            self.parts.access.limit_rate(call)
         except TopospreadError as refused:
             call.refused = refused
         call.admitted = True
@@ -189,9 +184,11 @@ class Pipeline:
         finally:
             call.end()
 
-    def _goes_on(self, call: Call) -> bool:
-        """Whether a stream does: the server serves, and its caller is still admitted."""
-        return not self.stopping and self.parts.access.is_valid(call)
+    def _ended(self, call: Call) -> TopospreadError | None:
+        """Why a stream ends: its caller is admitted no more, or the server stops."""
+        if not self.parts.access.is_valid(call):
+            return Unauthenticated()
+        return ShuttingDown() if self.stopping else None
 
 
 def composed(chosen: list[Interceptor], last: Proceed) -> Proceed:
@@ -215,8 +212,8 @@ def interceptors(parts: Parts) -> dict[str, Interceptor]:
         "trace": trace(parts.tracing) if parts.tracing else None,
         "status": status,
         "audit": audit(access.denials),
-        "authentication": authentication(access) if known else None,
-        "rate": rate(access) if access.rate_limiter is not None else None,
+        "authentication": admission(access.authenticate) if known else None,
+        "rate": admission(access.limit_rate) if access.rate_limiter is not None else None,
         "sizes": sizes(parts.sizes),
         "authorization": authorization(access, parts.sweeper) if known else None,
         "memory": memory(parts.guard, parts.sweeper),
@@ -288,26 +285,15 @@ def _until_error(call: Call, payload: Iterator[bytes]) -> Iterator[bytes]:
         call.error = error
 
 
-def authentication(access: AccessControl) -> Interceptor:
-    """Find out who calls, unless the transport had that done before the request was read."""
+def admission(check: Callable[[Call], None]) -> Interceptor:
+    """Check the caller, unless the transport had that done before the request was read."""
 
-    def authenticated(call: Call, proceed: Proceed) -> Payload:
+    def admitted(call: Call, proceed: Proceed) -> Payload:
         if not call.admitted:
-            access.authenticate(call)
+            check(call)
         return proceed(call)
 
-    return authenticated
-
-
-def rate(access: AccessControl) -> Interceptor:
-    """Bound how often a caller calls."""
-
-    def limited(call: Call, proceed: Proceed) -> Payload:
-        if not call.admitted:
-            access.limit_rate(call)
-        return proceed(call)
-
-    return limited
+    return admitted
 
 
 def sizes(limits: MessageLimits) -> Interceptor:
@@ -339,31 +325,18 @@ def sizes(limits: MessageLimits) -> Interceptor:
 def authorization(access: AccessControl, sweeper: Sweeper) -> Interceptor:
     """Check the caller's role for what it asks; a stream ends when its credential does."""
 
+    def over(call: Call) -> None:
+        sweeper.streams.pop(call, None)
+
     def authorized(call: Call, proceed: Proceed) -> Payload:
         if call.method.reads:
             call.authorize = access.authorize  # once there is a message
         else:
             access.authorize(call)
-        if call.method.streaming:
-            return while_valid(call, proceed)
-        if call.method.reads:
-            with watched(call):
-                return proceed(call)
+        if call.method.reads or call.method.streaming:
+            sweeper.streams[call] = partial(access.is_valid, call), call.context.end
+            call.ends.append(over)
         return proceed(call)
-
-    def while_valid(call: Call, proceed: Proceed) -> Iterator[bytes]:
-        with watched(call):
-            try:
-                for each in proceed(call):
-                    access.check_valid(call)
-                    yield each  # type: ignore[misc] # a stream of bytes
-            except ShuttingDown:
-                access.check_valid(call)  # it may have ended for this reason
-                raise
-            access.check_valid(call)
-
-    def watched(call: Call) -> AbstractContextManager[None]:
-        return sweeper.watch(partial(access.is_valid, call), call.context.end)
 
     return authorized
 
@@ -473,11 +446,13 @@ def _stream(call: Call, method: ServerStreaming[Any] | Bidirectional[Any]) -> It
     else:
         request = _requests(call, method.request)
     for response in method.serve(request, call):
+        if (ended := call.method.ended(call)) is not None:
+            raise ended
         yield _serialized(call, response)
     if not call.context.is_active():
         raise call_ended(call.context)
-    if not call.method.goes_on(call):
-        raise ShuttingDown()
+    if (ended := call.method.ended(call)) is not None:
+        raise ended
 
 
 def _requests(call: Call, kind: type[Any]) -> Iterator[Any]:
