@@ -27,6 +27,7 @@ import time
 from collections import deque
 from contextlib import contextmanager, suppress
 from contextvars import Context as Variables
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from grpc._cython import cygrpc  # type: ignore[attr-defined] # has no stubs
@@ -36,7 +37,7 @@ from topospread.calls.call_queue import CallQueue
 from topospread.calls.executor import JOIN_SECONDS
 from topospread.calls.memory import MAX_PENDING
 from topospread.calls.sizes import FIRST_PACKED, decompressed
-from topospread.calls.status import code_number, status_of
+from topospread.calls.status import code_number, status_of, trailers
 from topospread.checkpoints import Preempted
 from topospread.errors import QueueFull
 from topospread.rpc.threads import certificate_names
@@ -91,7 +92,10 @@ class CompletionQueue:
 
     Attributes:
         arrived: calls so far.
+        pipeline: that they pass.
     """
+
+    pipeline: Pipeline
 
     def __init__(self, queue: int, slow: Executor, sweeper: Sweeper) -> None:
         self.slow: Final = slow
@@ -99,7 +103,7 @@ class CompletionQueue:
         self.arrived = 0
         self.deciding = 0
         self._queue: CallQueue[IncomingCall] = CallQueue(queue)
-        self._methods: list[_Method] = []
+        self._methods: list[ServedMethod] = []
         self._events = cygrpc.CompletionQueue()
         self._server: Any = None
         # gRPC's core aborts the process when something is begun on a queue that is shut.
@@ -108,7 +112,7 @@ class CompletionQueue:
         self._stopping = False
         self._paused = False
         # The methods of calls that gRPC has brought since it was asked for more.
-        self._brought: deque[_Method] = deque()
+        self._brought: deque[ServedMethod] = deque()
         # A call of gRPC's, on which an empty operation marks the end of what has come.
         self._last_call: Any = None
         self._taken_in = 0.0
@@ -141,9 +145,10 @@ class CompletionQueue:
             inner.register_completion_queue(self._events)
             self._server = inner
         assert self._server is inner, "the calls are one server's"
+        self.pipeline = pipeline
         for method in methods:
             inner.register_method(method.path)
-            self._methods.append(_Method(self, method, pipeline))
+            self._methods.append(method)
 
     def start(self, on_broken: Callable[[], object] = lambda: None) -> None:
         """Begin to bring calls; after the server has started.
@@ -193,14 +198,6 @@ class CompletionQueue:
             if not self._shut:
                 call.start_server_batch(operations, tag)
 
-    def arrive(self, method: _Method, event: Any) -> None:
-        """Note a call that has just come in."""
-        self._brought.append(method)
-        if len(self._brought) > REQUESTED // 2:
-            self._request_again()
-        self._last_call = event.call
-        self.arrived += 1
-
     def accepts(self, call: IncomingCall) -> bool:
         """Whether a call that has just come in may go on to be queued."""
         return self._queue.length < self._queue.bound or self._queue.may_enter(call.owner)
@@ -209,7 +206,7 @@ class CompletionQueue:
         """Take a call out of the queues; returns whether it was in one."""
         return self._queue.remove(call.owner, call) or self.slow.remove(call)
 
-    def _request(self, method: _Method) -> None:
+    def _request(self, method: ServedMethod) -> None:
         """Ask gRPC for the method's next call."""
         failed: object = None
         with self._beginning:
@@ -217,12 +214,12 @@ class CompletionQueue:
                 return
             try:
                 failed = self._server.request_registered_call(
-                    self._events, self._events, method.served.path, method
+                    self._events, self._events, method.path, partial(self._arrived, method)
                 )
             except ValueError as error:
                 failed = error
         if failed and not self._stopping:
-            LOG.error("gRPC brings no more calls of %s: %s", method.served.path, failed)
+            LOG.error("gRPC brings no more calls of %s: %s", method.path, failed)
             self._on_broken()
 
     def _request_again(self) -> None:
@@ -230,6 +227,22 @@ class CompletionQueue:
         with suppress(IndexError):
             while True:
                 self._request(self._brought.popleft())
+
+    def _arrived(self, method: ServedMethod, event: Any) -> None:
+        """A call came in; or the server stops, then the event is no success."""
+        if not event.success:
+            return
+        self._brought.append(method)
+        if len(self._brought) > REQUESTED // 2:
+            self._request_again()
+        self._last_call = event.call
+        self.arrived += 1
+        call = IncomingCall(self, method, event)
+        try:
+            call.begin()
+        except Exception:
+            call.drop()
+            raise
 
     # ------------------------------ the thread
 
@@ -278,9 +291,9 @@ class CompletionQueue:
         self._taken_in = now
         # An operation without parts is done at once, and its event comes behind all that are
         # there. To ask gRPC whether there are more would cost a turn of the scheduler.
-        mark = _Mark()
-        self.begin(self._last_call, (), mark)
-        while not mark.came:
+        came = list[object]()
+        self.begin(self._last_call, (), came.append)
+        while not came:
             event = self._events.poll(time.time() + MARK_SECONDS)
             if event.tag is None:
                 return
@@ -308,43 +321,6 @@ class CompletionQueue:
         return ready
 
 
-class _Mark:
-    """Marks the end of what has come.
-
-    Attributes:
-        came: all that was there is taken in.
-    """
-
-    def __init__(self) -> None:
-        self.came = False
-
-    def __call__(self, event: object) -> None:
-        """Note that the mark came."""
-        self.came = True
-
-
-class _Method:
-    """A method, of which gRPC is always asked for the next calls."""
-
-    def __init__(
-        self, transport: CompletionQueue, served: ServedMethod, pipeline: Pipeline
-    ) -> None:
-        self.served = served
-        self.pipeline = pipeline
-        self._transport = transport
-
-    def __call__(self, event: Any) -> None:
-        """A call came in; or the server stops, then the event is no success."""
-        if event.success:
-            self._transport.arrive(self, event)
-            call = IncomingCall(self._transport, self, event)
-            try:
-                call.begin()
-            except Exception:
-                call.drop()
-                raise
-
-
 class IncomingCall:
     """A call with one request and one response; its own :class:`~topospread.calls.call.Context`.
 
@@ -358,23 +334,14 @@ class IncomingCall:
         "_event",
         "_gone",
         "_over",
-        "_pipeline",
         "_raw",
         "_transport",
         "_watched",
     )
 
-    def __init__(self, transport: CompletionQueue, method: _Method, event: Any) -> None:
-        """Take a call from gRPC.
-
-        Args:
-            transport: where it came in.
-            method: that is called.
-            event: that brought it.
-        """
-        self._call = Call(method.served, self, time.perf_counter())
+    def __init__(self, transport: CompletionQueue, method: ServedMethod, event: Any) -> None:
+        self._call = Call(method, self, time.perf_counter())
         self._transport = transport
-        self._pipeline = method.pipeline
         self._event = event
         self._raw: bytes | None = None
         self._gone = self._over = False
@@ -396,7 +363,8 @@ class IncomingCall:
     def begin(self) -> None:
         """Check whether the call may be made, and request its message from gRPC."""
         # Before anything is read: strangers learn nothing, and send nothing.
-        if self._pipeline.guarded and not self._pipeline.admit(self._call):
+        pipeline = self._transport.pipeline
+        if pipeline.guarded and not pipeline.admit(self._call):
             self._answer()
             return
         if not self._transport.accepts(self):
@@ -475,7 +443,7 @@ class IncomingCall:
 
     def _answer(self) -> None:
         """Carry out the call and send its answer or status."""
-        payload = Variables().run(self._pipeline.respond, self._call)
+        payload = Variables().run(self._transport.pipeline.respond, self._call)
         self._raw = None
         failed = self._call.error is not None
         self._transport.begin(
@@ -500,10 +468,7 @@ class IncomingCall:
         assert error is not None
         status = status_of(error, traceparent)
         return cygrpc.SendStatusFromServerOperation(
-            status.trailers(traceparent),
-            status.code.value[0],
-            status.message.encode(),
-            _NO_FLAGS,
+            trailers(status, traceparent), status.code, status.message.encode(), _NO_FLAGS
         )
 
     def ended(self, event: Any) -> None:
@@ -532,7 +497,7 @@ class IncomingCall:
     def end(self, error: TopospreadError) -> None:
         """End a call whose answer is not taken."""
         status = status_of(error)
-        self._event.call.cancel(status.code.value[0], status.message)
+        self._event.call.cancel(status.code, status.message)
 
     def add_callback(self, callback: Callable[[], None], /) -> bool:
         """Add a callback for when the response is sent, or the caller is gone."""

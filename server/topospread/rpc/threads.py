@@ -12,8 +12,9 @@ from topospread.access.certificates import NO_NAMES, names_of_pem
 from topospread.calls.call import Call, call_ended
 from topospread.calls.executor import current_work
 from topospread.calls.sizes import decompressed
-from topospread.calls.status import code_number, status_of
+from topospread.calls.status import code_number, status_of, trailers
 from topospread.checkpoints import Preempted
+from topospread.codec.error_details import code_of
 from topospread.errors import QueueFull, StreamsFull
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class ThreadContext:
         status = status_of(error)
         with suppress(AttributeError, TypeError):
             self._context._rpc_event.call.cancel(  # type: ignore[attr-defined] # noqa: SLF001 - see above
-                status.code.value[0], status.message
+                status.code, status.message
             )
             return
         self._context.cancel()
@@ -133,8 +134,8 @@ class ThreadContext:
         if error is None:
             return
         status = status_of(error, call.span.traceparent)
-        self._context.set_trailing_metadata(status.trailers(call.span.traceparent))
-        self._context.abort(status.code, status.message)
+        self._context.set_trailing_metadata(trailers(status, call.span.traceparent))
+        self._context.abort(grpc.StatusCode[code_of(error)], status.message)
 
 
 def certificate_names(certificate: Mapping[str, Any]) -> CertificateNames:

@@ -32,7 +32,8 @@ from topospread.spread.verdicts import SUCCESS, VERDICTS, Code, Status
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from topospread.calls.status import RpcStatus
+    from google.rpc.status_pb2 import Status as RpcStatus
+
     from topospread.service.decisions.engine import Engine, ResolvedCycle
     from topospread.service.decisions.evaluate import BatchEvaluation
     from topospread.service.decisions.extension_points import (

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
+from google.rpc.status_pb2 import Status as RpcStatus
 
 from topospread.calls.call import Encoded
-from topospread.calls.status import RpcStatus
 from topospread.codec.fields import delimited, number_field, packed, packed_from
 from topospread.codec.observed import observed_messages
 from topospread.service.decisions.evaluate import DEFAULT_TOP_K
@@ -217,7 +217,7 @@ class Encoder:
         parts = list[bytes]()
         for answer in answers:
             if isinstance(answer, RpcStatus):
-                one = delimited(_RESULT_ERROR, answer.proto().SerializeToString())
+                one = delimited(_RESULT_ERROR, answer.SerializeToString())
             else:
                 one = delimited(_RESULT_RESPONSE, self.evaluation(answer, top_k))
             parts.append(delimited(_RESULTS, one))
