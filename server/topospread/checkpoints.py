@@ -12,7 +12,7 @@ import time
 from collections import deque
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from topospread.errors import CallerGone, DeadlineExceeded
 
@@ -101,7 +101,7 @@ class Computation:
     Args:
         deadline: on the monotonic clock.
         active: whether the caller still waits.
-        brief: it is preempted when it takes long or would wait.
+        brief: it is preempted when it takes long or would wait, and takes no turn.
         turn: held while it computes.
         share: the turn is given up now and then.
         waits: the thread has the turn already, and gives it back; around waits, for which the
@@ -137,7 +137,7 @@ class Computation:
         self._active = active
         self._brief = brief
         self._brief_until = 0.0
-        self._turn = turn
+        self._turn: Any = turn  # not None where it is owned or held
         self._waits = waits or nullcontext
         self._held = waits is not None
         self._owned = turn is not None and waits is None and not brief
@@ -147,24 +147,18 @@ class Computation:
         self._next = time.monotonic() + (BRIEF if brief else INTERVAL)
 
     def __enter__(self) -> Self:
-        if self._owned and self._turn is not None:
-            self._acquire(self._turn)
+        if self._owned:
+            self._acquire()
         self._token = _current.set(self)
         return self
 
     def __exit__(self, *raised: object) -> None:
         _current.reset(self._token)
-        if self._owned and self._held and self._turn is not None:
-            self._held = False
-            self._turn.release()
+        if self._owned and self._held:
+            self._release()
 
     def check(self) -> None:
-        """Look at the clock and the caller, if the last look was a while ago.
-
-        Raises:
-            DeadlineExceeded, CallerGone: nobody waits for the answer any more.
-            Preempted: it is brief, and takes long.
-        """
+        """Look at the clock and the caller, if the last look was a while ago: see checkpoint()."""
         now = time.monotonic()
         if now < self._next and now < self._deadline:
             return
@@ -177,20 +171,15 @@ class Computation:
             elif spent > self._brief_until:
                 raise Preempted
         self.check_caller()
-        if self._share and now > self._slice_end and self._turn is not None and self._turn.waiting:
-            self._turn.release()
-            self._held = False
-            self._acquire(self._turn)
+        if self._held and self._share and now > self._slice_end and self._turn.waiting:
+            self._release()
+            self._acquire()
         else:
             # A loop that does not let go makes others wait for the interpreter's switch interval.
             time.sleep(0)
 
     def check_caller(self) -> None:
-        """Check that the caller still waits.
-
-        Raises:
-            DeadlineExceeded, CallerGone: it does not.
-        """
+        """Raise DeadlineExceeded or CallerGone unless the caller still waits."""
         if time.monotonic() > self._deadline:
             raise DeadlineExceeded(
                 "the deadline passed before the answer was there: allow more time, or ask for less"
@@ -207,29 +196,32 @@ class Computation:
     def waiting(self) -> Iterator[None]:
         """Around a wait, meanwhile others compute; a brief computation is preempted instead."""
         self.preempt()
-        turn = self._turn if self._held else None
-        if turn is None:
-            yield
+        if not self._held:
+            yield  # also where a wait around this one has given the turn away
             return
         with self._waits():
-            turn.release()
-            self._held = False  # a wait within this one gives nothing away
+            self._release()
             try:
                 yield
             finally:
-                turn.acquire()
-                self._held = True
-                self._slice_end = time.monotonic() + SLICE
+                self._take(lambda: None)
 
-    def _acquire(self, turn: Turn) -> None:
-        turn.acquire(self.check_caller)
+    def _acquire(self) -> None:
+        self._take(self.check_caller)
         try:
             self.check_caller()
         except BaseException:
-            turn.release()
+            self._release()
             raise
+
+    def _take(self, check: Callable[[], object]) -> None:
+        self._turn.acquire(check)
         self._held = True
         self._slice_end = time.monotonic() + SLICE
+
+    def _release(self) -> None:
+        self._held = False
+        self._turn.release()
 
 
 _current: ContextVar[Computation | None] = ContextVar("computation", default=None)
@@ -261,40 +253,28 @@ def will_take_long() -> None:
         computation.preempt()
 
 
-@contextmanager
-def waiting() -> Iterator[None]:
+def waiting() -> AbstractContextManager[None]:
     """Around a wait for something outside, such as the store: others compute meanwhile.
 
     Raises:
         Preempted: a brief computation must not wait.
     """
     computation = _current.get()
-    if computation is None:
+    return nullcontext() if computation is None else computation.waiting()
+
+
+@contextmanager
+def computing_for(computation: Computation | None) -> Iterator[None]:
+    """Around what this thread does for another's computation, or for nobody's."""
+    token = _current.set(computation)
+    try:
         yield
-        return
-    with computation.waiting():
-        yield
-
-
-class computing_for:  # noqa: N801 - a context manager, as contextlib.suppress
-    """Around what this thread does for another's computation."""
-
-    __slots__ = ("_computation", "_token")
-
-    def __init__(self, computation: Computation | None) -> None:
-        self._computation = computation
-
-    def __enter__(self) -> None:
-        self._token = _current.set(self._computation)
-
-    def __exit__(self, *raised: object) -> None:
-        _current.reset(self._token)
+    finally:
+        _current.reset(token)
 
 
 class CooperativeYield:
-    """Yields to other threads every few calls; to be called for each small piece of work.
-
-    One is for one thread.
+    """A checkpoint of one thread that also lets others run now and then, and ends at a deadline.
 
     Args:
         deadline: on the monotonic clock.
@@ -307,12 +287,7 @@ class CooperativeYield:
         self._calls = 0
 
     def __call__(self) -> None:
-        """Now and then let others run.
-
-        Raises:
-            DeadlineExceeded: the deadline has passed.
-            CallerGone: the caller does not wait any more.
-        """
+        """Mark a small piece of work; raises as checkpoint(), and DeadlineExceeded."""
         checkpoint()
         self._calls += 1
         if self._calls % YIELD_EVERY:
