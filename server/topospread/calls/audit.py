@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
@@ -18,18 +17,14 @@ from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread_proto.v1 import cluster_state_service_pb2, common_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from topospread.access.audit import DenialLog
-    from topospread.calls.call import Call, Interceptor, Payload, Proceed
-
-AuditFields = dict[str, object]
-"""Fields of a line of the audit log."""
-
-Describe = Callable[[Any, Any], AuditFields]
-"""From a request and its response, which is None when the call failed."""
+    from topospread.calls.call import Call, Describe, Interceptor, Payload, Proceed
 
 
-def _changed_objects(request: Any, answer: Any) -> AuditFields:
-    fields: AuditFields = {"objects": len(request.objects)}
+def _changed_objects(request: Any, answer: Any) -> dict[str, object]:
+    fields: dict[str, object] = {"objects": len(request.objects)}
     if answer is not None:
         name = cluster_state_service_pb2.ObjectOutcome.Name
         outcomes = Counter(result.outcome for result in answer.results)
@@ -40,13 +35,11 @@ def _changed_objects(request: Any, answer: Any) -> AuditFields:
     return fields
 
 
-def _replaced_objects(request: Any, answer: Any) -> AuditFields:
-    if request is None:
-        return {}
+def _replaced_objects(request: Any, answer: Any) -> dict[str, object]:
     kind = request.start.kind
     known = kind in common_pb2.Kind.values()
     name = common_pb2.Kind.Name(kind) if known else str(kind)
-    fields: AuditFields = {"kind": name.removeprefix("KIND_").lower()}
+    fields: dict[str, object] = {"kind": name.removeprefix("KIND_").lower()}
     if answer is not None:
         names = ("created", "updated", "unchanged", "ignored_stale", "deleted")
         fields["outcomes"] = {
@@ -55,8 +48,8 @@ def _replaced_objects(request: Any, answer: Any) -> AuditFields:
     return fields
 
 
-def _placement(request: Any, answer: Any) -> AuditFields:
-    fields: AuditFields = {"pod": _requested_pod(request)}
+def _placement(request: Any, answer: Any) -> dict[str, object]:
+    fields: dict[str, object] = {"pod": _requested_pod(request)}
     if answer is not None:
         fields["node"] = getattr(answer, "node", "") or getattr(request, "node", "")
         code = common_pb2.VerdictCode.Name(answer.verdict.code)
@@ -65,23 +58,23 @@ def _placement(request: Any, answer: Any) -> AuditFields:
     return fields
 
 
-def _released_reservation(request: Any, answer: Any) -> AuditFields:
-    fields: AuditFields = {"pod": _pod_name(request.pod)}
+def _released_reservation(request: Any, answer: Any) -> dict[str, object]:
+    fields: dict[str, object] = {"pod": _pod_name(request.pod)}
     return fields if answer is None else fields | {"released": answer.released}
 
 
-def _deleted_cluster(request: Any, answer: Any) -> AuditFields:
+def _deleted_cluster(request: Any, answer: Any) -> dict[str, object]:
     del request
     return {} if answer is None else {"objects": answer.object_count}
 
 
-def _accepted_store(request: Any, answer: Any) -> AuditFields:
+def _accepted_store(request: Any, answer: Any) -> dict[str, object]:
     del answer
     return {"store_identity": request.store_identity}
 
 
-def _lease(request: Any, answer: Any) -> AuditFields:
-    fields: AuditFields = {"holder": request.holder_identity}
+def _lease(request: Any, answer: Any) -> dict[str, object]:
+    fields: dict[str, object] = {"holder": request.holder_identity}
     if answer is not None:
         fields["acquired"] = getattr(answer, "acquired", True)
         if answer.lease.HasField("fencing_token"):
@@ -89,12 +82,12 @@ def _lease(request: Any, answer: Any) -> AuditFields:
     return fields
 
 
-def _released_lease(request: Any, answer: Any) -> AuditFields:
+def _released_lease(request: Any, answer: Any) -> dict[str, object]:
     del answer
     return {"holder": request.holder_identity, "fencing_token": request.fencing_token}
 
 
-_FIELDS: Final[Mapping[str, Describe]] = {
+FIELDS: Final[Mapping[str, Describe]] = {
     "ApplyObjects": _changed_objects,
     "DeleteObjects": _changed_objects,
     "ReplaceObjects": _replaced_objects,
@@ -107,11 +100,7 @@ _FIELDS: Final[Mapping[str, Describe]] = {
     "ReserveNode": _placement,
     "ReleaseReservation": _released_reservation,
 }
-
-
-def described(path: str) -> Describe:
-    """The fields of a method's lines, beside those that all have."""
-    return _FIELDS[path.rpartition("/")[2]]
+"""The fields of a method's lines, beside those that all have."""
 
 
 def audit(denials: DenialLog) -> Interceptor:
@@ -136,7 +125,7 @@ def _record_change(call: Call, describe: Describe) -> None:
     request, answer = call.request, call.response
     if request is None and not call.fields:
         return  # it was never read
-    fields: AuditFields = {"cluster": _cluster(request) or DEFAULT_CLUSTER, **call.fields}
+    fields: dict[str, object] = {"cluster": _cluster(request) or DEFAULT_CLUSTER, **call.fields}
     if answer is not None and (revision := answer.meta.revision):
         fields["revision"] = revision
     if request is not None:

@@ -92,31 +92,24 @@ class Context(Protocol):
 
     def is_active(self) -> bool:
         """Whether the caller may still be waiting."""
-        ...
 
     def time_remaining(self) -> float:
         """Seconds until the caller's deadline; years when there is none."""
-        ...
 
     def end(self, error: TopospreadError) -> object:
         """End the call with an error's status, from a thread that does not carry it out."""
-        ...
 
     def add_callback(self, callback: Callable[[], None], /) -> bool:
         """Run a function when the call is over and its answer sent; False: it is over."""
-        ...
 
     def metadata(self) -> Sequence[tuple[str, str | bytes]]:
         """The metadata or headers that the caller sent, with keys in lower case."""
-        ...
 
     def peer(self) -> str:
         """The caller's address with its port, as gRPC writes it."""
-        ...
 
     def names(self) -> CertificateNames:
         """The names in the caller's verified certificate."""
-        ...
 
     def receive(self, limit: SizeLimit) -> bytes | None:
         """The next message, unpacked, which may be waited for; None: there is none.
@@ -125,15 +118,16 @@ class Context(Protocol):
             CallerGone, DeadlineExceeded: the call has ended.
             TooLarge, InvalidRequest: it is larger than the limit, or packed and broken.
         """
-        ...
 
     def send_headers(self, headers: Metadata) -> None:
-        """Send the metadata before the first answer of a stream."""
-        ...
+        """Send the metadata before the first answer of a stream.
+
+        Raises:
+            CallerGone, DeadlineExceeded: the call has ended.
+        """
 
     def end_span(self, span: CallSpan, error: Exception | None) -> None:
         """End the call's span with the status of its protocol."""
-        ...
 
 
 def call_ended(context: Context) -> TopospreadError:
@@ -146,24 +140,16 @@ def call_ended(context: Context) -> TopospreadError:
 class Call:
     """One call.
 
-    Args:
-        method: that is called.
-        context: of the transport.
-        arrived: when it came in, on the clock of time.perf_counter.
-
     Attributes:
-        caller: who makes it, once that is known.
+        arrived, began: when it came in and was carried out, on the clock of time.perf_counter; 0.0:
+            it was not.
         admitted: the transport had the caller admitted before it read the request.
         authorize: checks its caller's role, given the call with a first message.
         refused: why it is not to be carried out.
         raw: the request; of a stream of requests the first message.
         request, response: the same and the answer as messages, where a method has such.
-        span: of the call.
         deadline: on the monotonic clock; infinite for a stream whose caller states none.
-        brief: it is carried out where nothing waits or takes long.
-        turn, waits: see :class:`~topospread.checkpoints.Computation`.
-        guard: bounds the memory that is kept for callers.
-        began: when it was carried out, on the same clock as `arrived`; 0.0: it was not.
+        brief, turn, waits: see :class:`~topospread.checkpoints.Computation`.
         error: why it failed.
         ends: called at its end, the last first.
         fields: more fields for its line in the audit log.
@@ -214,11 +200,7 @@ class Call:
         return address.rpartition(":")[0].replace("%5B", "[").replace("%5D", "]") or kind
 
     def send_headers(self) -> None:
-        """Tell the caller of a stream that it was accepted, though the first answer may take long.
-
-        Raises:
-            CallerGone, DeadlineExceeded: the call has ended.
-        """
+        """Tell the caller of a stream that it was accepted; raises as Context.send_headers."""
         self.context.send_headers((("traceparent", self.span.traceparent),))
 
     def hold(self, size: int = 0) -> Held:
@@ -231,10 +213,7 @@ class Call:
 
     @contextmanager
     def memory(self) -> Iterator[Callable[[int], object]]:
-        """Around what is kept for the caller: a function that takes bytes before they are kept.
-
-        It raises as :meth:`hold`.
-        """
+        """Around what is kept for the caller: a function that takes bytes; raises as hold()."""
         with self.hold() as held:
             yield held.add
 
@@ -324,9 +303,8 @@ class ServedMethod:
         executor: whose threads carry it out, by name.
         permission: that callers need.
         limit: of its requests.
-        turn: held while it computes.
-        shares_turn: the turn is given up now and then.
-        describe: its fields in the audit log from request and answer; None: it has no line there.
+        turn, shares_turn: see :class:`~topospread.checkpoints.Computation`.
+        describe: its fields in the audit log; None: it has no line there.
         span: the name of its spans; empty: its path.
 
     Attributes:
@@ -336,7 +314,7 @@ class ServedMethod:
         reads: its requests are a stream, which it reads by itself.
         fast_bytes: of a request that may be decided at once.
         grows: its answers grow with the cluster.
-        expected: bytes of an answer, as far as they are known before: as many as the last one had.
+        expected: bytes of an answer that grows: as many as the last one had.
         ended: why a stream of answers is to end though its caller waits; None: it is not.
         chain: the names of the interceptors around it, outermost first.
         carry_out: these interceptors around the method.
@@ -396,11 +374,12 @@ def parse(kind: type[_Request], raw: bytes) -> _Request:
 
 def store_spans(call: Call, cluster: str) -> Callable[[str, int], AbstractContextManager[object]]:
     """Return a factory of child spans for the call's writes to the store."""
-    call.span.set("topospread.cluster", cluster or DEFAULT_CLUSTER)
+    cluster = cluster or DEFAULT_CLUSTER
+    call.span.set("topospread.cluster", cluster)
 
     def child(operation: str, changes: int) -> AbstractContextManager[object]:
         attributes: dict[str, Attribute] = {
-            "topospread.cluster": cluster or DEFAULT_CLUSTER,
+            "topospread.cluster": cluster,
             "topospread.store.operation": operation,
             "topospread.store.changes": changes,
         }

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from topospread.calls.audit import audit, described
+from topospread.calls.audit import FIELDS, audit
 from topospread.calls.call import (
     Bidirectional,
     Call,
@@ -79,16 +79,7 @@ there may be.
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the interceptors of one server are made of.
-
-    Attributes:
-        tracing: starts spans; None: there are none.
-        metrics: counts calls; None: they are not counted.
-        access: authenticates and authorizes callers.
-        sizes: how large requests and responses may be.
-        guard: bounds the memory that is kept for callers.
-        sweeper: ends what keeps the server waiting.
-    """
+    """What the interceptors of one server are made of; without metrics no call is counted."""
 
     tracing: Tracing | None
     metrics: Metrics | None
@@ -101,11 +92,9 @@ class Parts:
 class Pipeline:
     """The interceptors of one server, around each method.
 
-    Args:
-        parts: of which they are made.
-
     Attributes:
         stopping: open streams are to end.
+        guarded: calls are admitted before their requests are read.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -121,12 +110,12 @@ class Pipeline:
         rules: MethodRules | None = None,
         **options: Any,
     ) -> ServedMethod:
-        """A method that is called through this pipeline; see :class:`ServedMethod`.
+        """A method that is called through this pipeline: see :class:`ServedMethod`.
 
         Args:
             path: as there.
             method: as there.
-            rules: None: those of its path.
+            rules: None: those that options.proto states of its path.
             **options: as there.
         """
         service, _, name = path.lstrip("/").partition("/")
@@ -137,7 +126,7 @@ class Pipeline:
             rules.executor,
             rules.permission,
             self.parts.sizes.of(name),
-            **{"describe": described(path) if rules.audited else None, **options},
+            **{"describe": FIELDS[name] if rules.audited else None, **options},
         )
         # Where nothing is denied, only what changes something has a line in the audit log.
         spared = () if self.guarded or made.describe else ("audit",)
