@@ -124,18 +124,7 @@ class ServerOptions:
 
 
 class GrpcServer:
-    """A gRPC server, which does not listen yet.
-
-    Args:
-        pipeline: that all calls pass.
-        services: by full name, the methods by name.
-        pools: the threads.
-        options: of gRPC.
-
-    Attributes:
-        pipeline: the same.
-        health: the health service.
-    """
+    """A gRPC server, which does not listen yet; its services by full name, methods by name."""
 
     def __init__(
         self,
@@ -156,11 +145,10 @@ class GrpcServer:
         self._queue: CompletionQueue | None = None
         for service, methods in services.items():
             self._serve(service, methods, pipeline)
-        parts = pipeline.parts
         sizes = MessageLimits(request=standard_services.LIMIT, setting="")
         # Nobody is known to health, and nobody counts what it or reflection do.
-        anybody = replace(parts, tracing=None, metrics=None, access=AccessControl(), sizes=sizes)
-        known = replace(parts, tracing=None, metrics=None, sizes=sizes)
+        known = replace(pipeline.parts, tracing=None, metrics=None, sizes=sizes)
+        anybody = replace(known, access=AccessControl())
         self._serve(health.SERVICE, self.health.methods(), Pipeline(anybody))
         standard = Pipeline(known)
         if options.reflection:
@@ -170,12 +158,7 @@ class GrpcServer:
         unknown = UnimplementedHandler(standard, pools.executors["other"])
         self._server.add_generic_rpc_handlers((unknown,))
 
-    def _serve(
-        self,
-        service: str,
-        methods: Mapping[str, Method],
-        pipeline: Pipeline,
-    ) -> None:
+    def _serve(self, service: str, methods: Mapping[str, Method], pipeline: Pipeline) -> None:
         queued: list[ServedMethod] = []
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for name, method in methods.items():
@@ -191,9 +174,8 @@ class GrpcServer:
             handlers[name] = thread_handler(served, pipeline, executor)
         if queued and self._queue is not None:
             self._queue.register(self._server, queued, pipeline)
-        if handlers:
-            generic = grpc.method_handlers_generic_handler(service, handlers)
-            self._server.add_generic_rpc_handlers((generic,))
+        generic = grpc.method_handlers_generic_handler(service, handlers)
+        self._server.add_generic_rpc_handlers((generic,))
 
     def listen_on_socket(self, path: str) -> str:
         """Bind a Unix socket; returns gRPC's target for it."""
@@ -204,10 +186,10 @@ class GrpcServer:
     def listen(
         self, address: Address, credentials: Credentials | None, flag: str = "--listen"
     ) -> int:
-        """Bind an address; returns the port.
+        """Bind an address, whose port 0 lets the system choose; returns the port.
 
         Args:
-            address: where to listen; port 0 lets the system choose.
+            address: where to listen.
             credentials: None serves plain text.
             flag: what the address was configured by, for errors.
 
@@ -268,13 +250,10 @@ class GrpcServer:
 
 
 def _try_to_bind(address: Address, *, reuse_port: bool) -> None:
-    """Bind an address and release it.
+    """Bind an address and release it, or raise OSError.
 
     gRPC would write lines of its own about one that is taken, and where a name has several
     addresses, of which one is taken, listen on the others.
-
-    Raises:
-        OSError: it is taken, or not an address of this host.
     """
     absent: OSError | None = None
     bound = False
