@@ -117,6 +117,7 @@ def observed() -> Metrics:
     metrics.stale_decision("default")
     metrics.watch_refused("default", lambda: 0)
     metrics.http_dropped("malformed")
+    metrics.watch_connections(lambda: {"grpc": 0})
     metrics.config_reloaded(1, accepted=True)
     metrics.watch_clusters(lambda: [ClusterGauges("default", {"Node": 1}, 0, 0, 0.0, 0.0, 0)])
     constraint = ConstraintGauges(("shop", "Deployment", "web", "zone", "", "id"), "", 0, 0, 0)

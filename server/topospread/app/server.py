@@ -192,6 +192,7 @@ class Server:
             self._closing = made.pop_all()
         self.metrics.watch_settings(self._settings_digest)
         self.metrics.watch_pools(self.pools.gauges)
+        self.metrics.watch_connections(self._connections)
         self.metrics.watch_caches(lambda: factories.cache_gauges(self._budgets))
         if (sync := self._sync) is not None:
             self.metrics.watch_sync(lambda: [sync.gauges()])
@@ -220,7 +221,7 @@ class Server:
         self.grpc.start()
         if self._expander is not None:
             self._expander.start()
-        for server in self._web:
+        for server in self._web.values():
             server.start()
         self._rules.start()
         self._watcher.start()
@@ -353,7 +354,7 @@ class Server:
             metrics.watch_refused(cluster, unschedulable.__len__)
         return unschedulable
 
-    def _web_servers(self, made: ExitStack) -> Sequence[HttpServer]:
+    def _web_servers(self, made: ExitStack) -> Mapping[str, HttpServer]:
         """The HTTP servers: metrics and health, calls beside them or on a port of their own."""
         extender = make_extender(
             self.settings,
@@ -382,7 +383,15 @@ class Server:
             self._http_port = servers.pages.port
         if servers.calls is not None:
             self._extender_port = servers.calls.port
-        return [server for server in servers if server is not None]
+        named = {"http": servers.pages, "extender": servers.calls}
+        return {name: server for name, server in named.items() if server is not None}
+
+    def _connections(self) -> dict[str, int]:
+        counts = {name: server.connections for name, server in self._web.items()}
+        for name, served in (("grpc", self.grpc), ("expander", self._expander)):
+            if served is not None and (count := served.connections) is not None:
+                counts[name] = count
+        return counts
 
     def _call_parts(self, sweeper: Sweeper) -> Parts:
         settings, watcher = self.settings, self._watcher

@@ -161,6 +161,7 @@ class Sweeper:
         streams: whether the callers of open streams are valid, and how the streams are ended, also
             while they are idle.
         stopping: the server stops, and waits no longer for requests.
+        also: is called each time, with the monotonic clock's time.
     """
 
     def __init__(self) -> None:
@@ -168,6 +169,7 @@ class Sweeper:
         self.pending: dict[object, tuple[float, End]] = {}
         self.streams: dict[object, tuple[Callable[[], bool], End]] = {}
         self.stopping = False
+        self.also: list[Callable[[float], None]] = []
         self._invalid: dict[object, float] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
@@ -225,6 +227,8 @@ class Sweeper:
         for key, since in self._invalid.items():
             if now - since >= GRACE_SECONDS:
                 self._end(self.streams, key, streams[key][1], Unauthenticated())
+        for look in self.also:
+            look(now)
 
     @staticmethod
     def _end(

@@ -130,6 +130,11 @@ class HttpServer:
         port: int = self._socket.getsockname()[1]
         return port
 
+    @property
+    def connections(self) -> int:
+        """How many are open, those at their handshake included."""
+        return self._server.connections
+
     def start(self) -> None:
         """Begin to serve; returns when connections are accepted."""
         self._thread.start()
@@ -183,6 +188,11 @@ class _Server(uvicorn.Server):
         self._waiting: _Waiting = OrderedDict()
         self._resuming: asyncio.TimerHandle | None = None
 
+    @property
+    def connections(self) -> int:
+        """How many are open, those at their handshake included."""
+        return len(self.server_state.connections.union(self._handshakes))
+
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self.servers = []
@@ -232,7 +242,7 @@ class _Server(uvicorn.Server):
             loop.remove_reader(bound)
             self._resuming = loop.call_later(NO_FILE_SECONDS, self._listen, bound)
             return
-        if len(self.server_state.connections.union(self._handshakes)) >= self._max_connections:
+        if self.connections >= self._max_connections:
             self._on_dropped(OVER_LIMIT)
             if not self._waiting:
                 connection.close()

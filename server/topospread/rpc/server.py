@@ -18,6 +18,7 @@ from topospread.calls.rules import rules_of
 from topospread.calls.sizes import MessageLimits
 from topospread.errors import ConfigError
 from topospread.rpc import health, standard_services
+from topospread.rpc.connections import ConnectionCounter
 from topospread.rpc.health import Health
 from topospread.rpc.standard_services import UnimplementedHandler, reflection_handler
 from topospread.rpc.threads import thread_handler
@@ -136,6 +137,8 @@ class GrpcServer:
         self.pipeline: Final = pipeline
         self._pools = pools
         self._reuse_port = options.reuse_port
+        self._max_connections = options.max_connections
+        self._connections: ConnectionCounter | None = None
         self.health: Final = Health((*services,))
         self._server = grpc.server(
             pools.executors["other"],
@@ -199,12 +202,21 @@ class GrpcServer:
         try:
             _try_to_bind(address, reuse_port=self._reuse_port)
             if credentials is None:
-                return self._server.add_insecure_port(str(address))
-            return self._server.add_secure_port(str(address), credentials)
+                port = self._server.add_insecure_port(str(address))
+            else:
+                port = self._server.add_secure_port(str(address), credentials)
         except (OSError, RuntimeError) as cause:
             raise ConfigError(
                 f"{flag}: cannot listen on {address}: it is taken, or not an address of this host"
             ) from cause
+        counter = self._connections = ConnectionCounter(port, self._max_connections)
+        self.pipeline.parts.sweeper.also.append(counter.look)
+        return port
+
+    @property
+    def connections(self) -> int | None:
+        """How many its port had lately; None: it has no port, or the system does not tell."""
+        return None if self._connections is None else self._connections.count
 
     def start(self) -> None:
         """Accept calls; health reports NOT_SERVING until it is set to SERVING."""

@@ -54,7 +54,7 @@ from topospread.telemetry.meters import (
 from topospread.telemetry.sync_metrics import SyncGauges, sync_families
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Placed = Literal["held", "refused", "bound"]
 Woken = Literal["woken", "gone", "failed"]
@@ -131,6 +131,7 @@ class Metrics:
         self._constraints: Callable[[], Iterable[ClusterConstraints]] | None = None
         self._pools: Callable[[], Iterable[PoolGauges]] = tuple
         self._caches: Callable[[], Iterable[CacheGauges]] = tuple
+        self._connections: Callable[[], Mapping[str, int]] = dict
         self._sync: Callable[[], Iterable[SyncGauges]] = tuple
         _begin(self._reloads, ((result,) for result in _RELOADS))
         _begin(self._dropped, ((reason,) for reason in DROPPED))
@@ -242,6 +243,10 @@ class Metrics:
         """Ask this at each scrape how full the caches are."""
         self._caches = read
 
+    def watch_connections(self, read: Callable[[], Mapping[str, int]]) -> None:
+        """Ask this at each scrape how many connections the ports have."""
+        self._connections = read
+
     def watch_sync(self, read: Callable[[], Iterable[SyncGauges]]) -> None:
         """Ask this at each scrape how clusters are synced from their API servers."""
         self._sync = read
@@ -319,6 +324,13 @@ class Metrics:
             followed | _read(self._stale_decisions.known()),
         )
         yield from self._refused_families()
+        yield gauge(
+            "topospread_connections",
+            "Connections that are open, by port: grpc and expander (on Linux, as of the last 10 s),"
+            " http or extender.",
+            ("port",),
+            {(port,): count for port, count in self._connections().items()},
+        )
         yield dropped_family(_read(self._dropped.known()))
         yield counter(
             "topospread_log_lines_lost",
