@@ -69,7 +69,7 @@ class Run:
         return socket.create_connection(("127.0.0.1", self.server.port), timeout=PATIENCE)
 
     def idle(self) -> bool:
-        return not self.server._server.server_state.connections
+        return not self.server.server_state.connections
 
     def works(self) -> bool:
         url = f"http://127.0.0.1:{self.server.port}/livez"

@@ -14,7 +14,6 @@ import math
 import socket
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +26,7 @@ from topospread.errors import ConfigError
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
     from starlette.types import ASGIApp
 
@@ -75,14 +75,13 @@ _ERRORS: Final = logging.getLogger("uvicorn.error.connection")
 _ERRORS.setLevel(logging.ERROR)
 
 
-_Waiting = OrderedDict[object, Callable[[], object]]
+class HttpServer(uvicorn.Server):
+    """Serves an ASGI application from :meth:`start` until :meth:`stop`.
 
-
-class HttpServer:
-    """Serves an application from :meth:`start` until :meth:`stop`.
+    It accepts connections itself, so that those at their handshake are bounded as well.
 
     Args:
-        app: an ASGI application.
+        app: the application.
         host: a name or an IP address.
         port: 0 lets the system choose; see :attr:`port`.
         tls: None serves plain text.
@@ -92,6 +91,10 @@ class HttpServer:
             that has been without a request for longest is closed, or else the new one.
         on_dropped: called with the reason each time that a connection is closed for what its peer
             does: ``over_limit``, ``handshake``, ``malformed`` or ``slow``.
+
+    Attributes:
+        waiting: how to close the connections without a request, the one that waits for longest
+            first.
 
     Raises:
         ConfigError: the address cannot be bound or a TLS file cannot be used.
@@ -109,18 +112,26 @@ class HttpServer:
         max_connections: int = 1024,
         on_dropped: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._tls = tls
-        config = uvicorn.Config(
-            app,
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE,
+        super().__init__(
+            uvicorn.Config(
+                app,
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                timeout_keep_alive=KEEP_ALIVE,
+            )
         )
-        self._server = _Server(config, max_connections, on_dropped)
+        self.waiting: OrderedDict[object, Callable[[], object]] = OrderedDict()
+        self.on_dropped: Final = on_dropped
+        self._max_connections = max_connections
+        self._files = tls
+        self._tls: ssl.SSLContext | None = None
         self.reload_certificates()
+        self._handshakes: dict[BoundedProtocol, asyncio.Task[object]] = {}
+        self._resuming: asyncio.TimerHandle | None = None
+        self._accepting = threading.Event()
         self._socket = _bound(flag, host, port, reuse_port=reuse_port)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
@@ -133,13 +144,13 @@ class HttpServer:
     @property
     def connections(self) -> int:
         """How many are open, those at their handshake included."""
-        return self._server.connections
+        return len(self.server_state.connections.union(self._handshakes))
 
     def start(self) -> None:
         """Begin to serve; returns when connections are accepted."""
         self._thread.start()
-        self._server.accepting.wait()
-        if not self._server.started:
+        self._accepting.wait()
+        if not self.started:
             raise RuntimeError("the HTTP server ended before it began")
 
     def stop(self, grace: float = 5.0) -> None:
@@ -147,8 +158,8 @@ class HttpServer:
         if not self._thread.is_alive():
             self._socket.close()
             return
-        self._server.config.timeout_graceful_shutdown = max(1, round(grace))
-        self._server.should_exit = True
+        self.config.timeout_graceful_shutdown = max(1, round(grace))
+        self.should_exit = True
         self._thread.join()
 
     def reload_certificates(self) -> None:
@@ -157,41 +168,16 @@ class HttpServer:
         Raises:
             ConfigError: they cannot be used; the old ones stay.
         """
-        if self._tls is not None:
-            self._server.tls = self._tls.context()
+        if self._files is not None:
+            self._tls = self._files.context()
 
     def _run(self) -> None:
         try:
-            self._server.run([self._socket])
+            self.run([self._socket])
         finally:
-            self._server.accepting.set()
+            self._accepting.set()
 
-
-class _Server(uvicorn.Server):
-    """Accepts connections itself, so that those at their handshake are bounded as well.
-
-    Attributes:
-        accepting: set when it does.
-        tls: for connections that come; None: plain text.
-    """
-
-    def __init__(
-        self, config: uvicorn.Config, max_connections: int, on_dropped: Callable[[str], None]
-    ) -> None:
-        super().__init__(config)
-        self.accepting = threading.Event()
-        self.tls: ssl.SSLContext | None = None
-        self._max_connections = max_connections
-        self._on_dropped = on_dropped
-        self._handshakes: dict[BoundedProtocol, asyncio.Task[object]] = {}
-        # How to close the connections without a request, the one that waits for longest first.
-        self._waiting: _Waiting = OrderedDict()
-        self._resuming: asyncio.TimerHandle | None = None
-
-    @property
-    def connections(self) -> int:
-        """How many are open, those at their handshake included."""
-        return len(self.server_state.connections.union(self._handshakes))
+    # ------------------------------ what uvicorn calls
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -201,7 +187,7 @@ class _Server(uvicorn.Server):
             bound.listen(self.config.backlog)
             self._listen(bound)
         self.started = True
-        self.accepting.set()
+        self._accepting.set()
 
     @override
     async def on_tick(self, counter: int) -> bool:
@@ -243,60 +229,45 @@ class _Server(uvicorn.Server):
             self._resuming = loop.call_later(NO_FILE_SECONDS, self._listen, bound)
             return
         if self.connections >= self._max_connections:
-            self._on_dropped(OVER_LIMIT)
-            if not self._waiting:
+            self.on_dropped(OVER_LIMIT)
+            if not self.waiting:
                 connection.close()
                 return
-            _, close = self._waiting.popitem(last=False)
+            _, close = self.waiting.popitem(last=False)
             close()
         connection.setblocking(False)
-        protocol = BoundedProtocol(self.config, self.server_state, self._waiting, self._on_dropped)
-        task: asyncio.Task[object] = loop.create_task(self._connect(connection, protocol))
-        self._handshakes[protocol] = task
-        self._waiting[protocol] = task.cancel
-        task.add_done_callback(partial(self._connected, connection, protocol))
-
-    async def _connect(self, connection: socket.socket, protocol: BoundedProtocol) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.get_running_loop().connect_accepted_socket(
+        protocol = BoundedProtocol(self)
+        connecting = loop.connect_accepted_socket(
             lambda: protocol,
             connection,
-            ssl=self.tls,
-            ssl_handshake_timeout=None if self.tls is None else HANDSHAKE_SECONDS,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_SECONDS,
         )
+        task: asyncio.Task[object] = loop.create_task(connecting)
+        self._handshakes[protocol] = task
+        self.waiting[protocol] = task.cancel
+        task.add_done_callback(partial(self._connected, connection, protocol))
 
     def _connected(
         self, connection: socket.socket, protocol: BoundedProtocol, task: asyncio.Task[object]
     ) -> None:
         del self._handshakes[protocol]
         if task.cancelled() or task.exception() is not None:
-            self._waiting.pop(protocol, None)
+            self.waiting.pop(protocol, None)
             connection.close()
         if not task.cancelled() and task.exception() is not None:
-            self._on_dropped(HANDSHAKE)
+            self.on_dropped(HANDSHAKE)
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One HTTP connection, closed when its peer sends too much or keeps the server waiting.
+    """One HTTP connection, closed when its peer sends too much or keeps the server waiting."""
 
-    Args:
-        config: uvicorn's.
-        server_state: uvicorn's.
-        waiting: how to close the connections that are without a request.
-        on_dropped: called with the reason when the connection is closed for what its peer does.
-    """
-
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        server_state: uvicorn.server.ServerState,
-        waiting: _Waiting,
-        on_dropped: Callable[[str], None],
-    ) -> None:
-        super().__init__(config, server_state, {})
+    def __init__(self, server: HttpServer) -> None:
+        super().__init__(server.config, server.server_state, {})
         self.logger = _ERRORS
-        self._waiting = waiting
-        self._on_dropped = on_dropped
+        self._waiting = server.waiting
+        self._on_dropped = server.on_dropped
         # On the loop's clock: until when a request must have come, and since when a response has
         # not been read.
         self._due = self.loop.time() + SILENT_SECONDS
