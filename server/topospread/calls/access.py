@@ -44,20 +44,12 @@ class AccessControl:
             call.caller.clusters(role)
 
     def limit_rate(self, call: Call) -> None:
-        """Count a call of its caller, a credential or else an address.
-
-        Raises:
-            RateExceeded: the caller calls too often.
-        """
+        """Count a call of a credential or else an address, or raise RateExceeded."""
         if self.rate_limiter is not None:
             self.rate_limiter.take(call.caller.credential or call.address())
 
     def authorize(self, call: Call) -> None:
-        """Check that the caller may make the call with its request.
-
-        Raises:
-            PermissionDenied, InvalidRequest: see Permission.check.
-        """
+        """Check that the caller may make the call with its request; raises as Permission.check."""
         if self.authenticator is not None:
             call.method.permission.check(call.caller, call.raw)
 

@@ -18,11 +18,8 @@ class CallQueue(Generic[_T]):
     Where there is no room, the newest call of the caller with the most has to go.
     It has no lock: whoever shares one between threads brings it.
 
-    Args:
-        bound: calls at most.
-
     Attributes:
-        bound: the same.
+        bound: calls at most.
         length: calls in it.
     """
 
@@ -38,10 +35,7 @@ class CallQueue(Generic[_T]):
     def put(self, caller: Hashable, call: _T, more: int = 0) -> _T | None:
         """Add a call; returns the one that there is no room for, which may be this one.
 
-        Args:
-            caller: whose it is.
-            call: to add.
-            more: calls for which there is room beyond the bound just now.
+        There is room for `more` calls beyond the bound just now.
         """
         own = self._callers.get(caller)
         refused = None

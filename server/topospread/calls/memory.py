@@ -55,13 +55,13 @@ GRACE_SECONDS: Final = 0.7
 
 
 class Held:
-    """Bytes that are kept for an owner; a context manager that gives them back."""
+    """Bytes that are kept for owners; a context manager that gives them back."""
 
-    __slots__ = ("_guard", "_owners", "size")
+    __slots__ = ("_guard", "owners", "size")
 
     def __init__(self, guard: MemoryGuard, owners: Sequence[Hashable]) -> None:
         self._guard = guard
-        self._owners = owners
+        self.owners = owners
         self.size = 0
 
     def __enter__(self) -> Self:
@@ -76,7 +76,7 @@ class Held:
         Raises:
             LimitExceeded: there is no room for them; what was held stays.
         """
-        self._guard._resize(self, self._owners, size)  # noqa: SLF001 - of one module
+        self._guard.resize(self, size)
 
     def add(self, size: int) -> None:
         """Keep so many bytes more; raises as :meth:`resize`."""
@@ -106,12 +106,7 @@ class MemoryGuard:
         self.total = 0
 
     def hold(self, owner: Hashable, size: int = 0, *, streaming: bool = False) -> Held:
-        """Keep bytes for an owner, a credential or else a connection.
-
-        Args:
-            owner: whose they are.
-            size: bytes.
-            streaming: they are kept for a stream of answers.
+        """Keep bytes for an owner, a credential or else a connection; for a stream of answers too.
 
         Raises:
             LimitExceeded: there is no room for them.
@@ -121,29 +116,25 @@ class MemoryGuard:
             held.resize(size)
         return held
 
-    def _resize(self, held: Held, owners: Sequence[Hashable], size: int) -> None:
-        more = size - held.size
+    def resize(self, held: Held, size: int) -> None:
+        """Keep so many bytes for an owner from now on: see :meth:`Held.resize`."""
+        more, share = size - held.size, self._most // 2
+        if more > 0 and size > share:
+            raise TooLarge(f"more than {share} bytes in one call ({SETTING})", SETTING, share)
         with self._lock:
-            kept = {owner: self._owners.get(owner, 0) + more for owner in owners}
-            if more > 0:
-                self._check(size, kept, self.total + more)
+            kept = {owner: self._owners.get(owner, 0) + more for owner in held.owners}
+            for owner, own in kept.items():
+                if more > 0 and own > share:
+                    whose = "all streams" if owner is STREAMS else "this caller's calls"
+                    raise _full(f"{whose}: more than {share}")
+            if more > 0 and self.total + more > self._most:
+                raise _full("all calls: more")
             self.total += more
             held.size = size
             self._owners.update(kept)
-            for owner in owners:
+            for owner in held.owners:
                 if not kept[owner]:
                     del self._owners[owner]
-
-    def _check(self, size: int, kept: Mapping[Hashable, int], total: int) -> None:
-        share = self._most // 2
-        if size > share:
-            raise TooLarge(f"more than {share} bytes in one call ({SETTING})", SETTING, share)
-        for owner, own in kept.items():
-            if own > share:
-                whose = "all streams" if owner is STREAMS else "this caller's calls"
-                raise _full(f"{whose}: more than {share}")
-        if total > self._most:
-            raise _full("all calls: more")
 
 
 def _full(whose: str) -> QueueFull:
@@ -183,12 +174,7 @@ class Sweeper:
         self._closing.set()
 
     def read(self, end: End, wanted: Callable[[], bool]) -> AbstractContextManager[None]:
-        """Around the wait of a thread for a request.
-
-        Args:
-            end: ends its call.
-            wanted: whether other calls wait for the thread.
-        """
+        """Around the wait of a thread, which other calls may want, for a request."""
         return _entry(self.reading, (time.monotonic(), end, wanted))
 
     def wait(self, end: End) -> AbstractContextManager[None]:

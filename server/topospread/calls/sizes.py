@@ -28,12 +28,7 @@ _SMALL: Final = frozenset({"PreFilter", "Filter", "Score", "EvaluatePod", "Expla
 
 
 class SizeLimit(NamedTuple):
-    """The limit on a request's size.
-
-    Attributes:
-        max_bytes: of the decompressed request.
-        setting: that configures it; empty where none does.
-    """
+    """The limit on the bytes of a decompressed request, and the setting of it; empty: none."""
 
     max_bytes: int
     setting: str = ""
@@ -62,11 +57,7 @@ class MessageLimits:
     setting: str = "--max-request-bytes"
 
     def check_response(self, payload: bytes) -> None:
-        """Check a response's size; gRPC's core would not say why it refuses one.
-
-        Raises:
-            TooLarge: it is above the limit.
-        """
+        """Raise TooLarge for a response above the limit; gRPC's core would not say why."""
         if len(payload) > self.response:
             text = f"the answer is larger than {self.response} bytes (--max-response-bytes)"
             raise TooLarge(f"{text}: ask for less", "--max-response-bytes", self.response)

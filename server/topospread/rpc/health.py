@@ -34,11 +34,7 @@ _UNKNOWN: Final = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class Health:
-    """The health service; NOT_SERVING until :meth:`set_serving`.
-
-    Args:
-        services: full names; each has the status of the server.
-    """
+    """The health service, of services by full name; NOT_SERVING until :meth:`set_serving`."""
 
     def __init__(self, services: Sequence[str]) -> None:
         self._services = frozenset(("", *services, SERVICE))

@@ -37,9 +37,7 @@ LIMIT: Final = 16 << 10
 class UnimplementedHandler(grpc.GenericRpcHandler):
     """The handler of unknown methods, behind all others: UNIMPLEMENTED for authenticated callers.
 
-    Args:
-        pipeline: that the calls pass; no request of theirs is read.
-        executor: whose threads end the calls.
+    No request of theirs is read.
     """
 
     def __init__(self, pipeline: Pipeline, executor: Executor) -> None:
@@ -69,11 +67,6 @@ def reflection_handler(
     grpcio's servicer alone finds no method by its name, which ghz asks for: the runtime's
     descriptor pool looks among messages, enums and services only. Nor do its descriptors carry each
     field's name in JSON, without which grpcurl prints that of the `.proto` file.
-
-    Args:
-        services: full names of those that are described.
-        pipeline: that the calls pass.
-        executor: whose threads the streams hold.
     """
     names = (*services, reflection.SERVICE_NAME)
     symbols = cast("DescriptorPool", _Symbols(descriptor_pool.Default()))
@@ -128,11 +121,7 @@ class _Symbols:
         return getattr(self._pool, name)
 
     def FindFileContainingSymbol(self, symbol: str) -> FileDescriptor:  # noqa: N802 - the pool's name for it
-        """The file that declares a symbol.
-
-        Raises:
-            KeyError: no file declares it.
-        """
+        """The file that declares a symbol, or KeyError."""
         try:
             return self._pool.FindFileContainingSymbol(symbol)
         except KeyError:

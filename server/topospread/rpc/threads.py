@@ -67,16 +67,11 @@ class ThreadContext:
         return certificate_names(self._context.auth_context())
 
     def receive(self, limit: SizeLimit) -> bytes | None:
-        """Wait for the next message, and unpack it.
-
-        Raises:
-            CallerGone, DeadlineExceeded: the call has ended.
-            TooLarge, InvalidRequest: it is larger than the limit, or packed and broken.
-        """
+        """Wait for the next message, and unpack it."""
         sweeper = self._sweeper
         first, self._begun = not self._begun, True
         try:
-            with sweeper.read(self.end, self._is_wanted) if first else sweeper.wait(self.end):
+            with sweeper.read(self.end, self._wanted) if first else sweeper.wait(self.end):
                 self._last = next(self._raws)
         except StopIteration:
             # The end of what the caller has sent, or of the call: gRPC does not always say which.
@@ -91,8 +86,7 @@ class ThreadContext:
         """Receive the last message again, and no more after it."""
         self._raws = iter((self._last,))
 
-    def _is_wanted(self) -> bool:
-        """Whether other calls wait for the thread that waits for a message."""
+    def _wanted(self) -> bool:
         return self._executor.depth > 0
 
     def end(self, error: TopospreadError) -> None:
@@ -110,11 +104,7 @@ class ThreadContext:
         self._context.cancel()
 
     def send_headers(self, headers: Metadata) -> None:
-        """Send the metadata before the first answer.
-
-        Raises:
-            CallerGone, DeadlineExceeded: the call has ended.
-        """
+        """Send the metadata before the first answer."""
         try:
             self._context.send_initial_metadata(headers)
         except grpc.RpcError as cause:
