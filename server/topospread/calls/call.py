@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from topospread.calls.sizes import SizeLimit
     from topospread.checkpoints import Turn
     from topospread.errors import TopospreadError
+    from topospread.telemetry.meters import CallMeter, Histogram
     from topospread.telemetry.tracing import Attribute
 
 Metadata = tuple[tuple[str, str | bytes], ...]
@@ -318,10 +319,12 @@ class ServedMethod:
         ended: why a stream of answers is to end though its caller waits; None: it is not.
         chain: the names of the interceptors around it, outermost first.
         carry_out: these interceptors around the method.
+        meters: of its calls and of their time in a queue, where calls are counted.
     """
 
     chain: tuple[str, ...]
     carry_out: Proceed
+    meters: tuple[CallMeter, Histogram]
 
     def __init__(
         self,

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from topospread.calls.access import AccessControl
     from topospread.calls.call import Response
     from topospread.calls.sizes import MessageLimits
-    from topospread.telemetry.meters import CallMeter, Histogram
     from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.tracing import CallSpan, Tracing
 
@@ -135,8 +134,7 @@ class Pipeline:
         if made.streaming:
             made.ended = self._ended
         if (counters := self.parts.metrics) is not None:
-            counters.call(made.label)  # from 0 on
-            counters.queue_wait(rules.executor)
+            made.meters = counters.call(made.label), counters.queue_wait(rules.executor)
         return made
 
     def admit(self, call: Call) -> bool:
@@ -216,11 +214,10 @@ def interceptors(parts: Parts) -> dict[str, Interceptor]:
 
 def metrics(counters: Metrics) -> Interceptor:
     """Count the call by its code, and how long it waited in a queue and took in all."""
-    meters: dict[ServedMethod, tuple[CallMeter, Histogram]] = {}
 
     def counted(call: Call) -> None:
         method, error = call.method, call.error
-        meter, queue_wait = meters[method]
+        meter, queue_wait = method.meters
         if call.began:
             queue_wait.observe(call.began - call.arrived)
         if isinstance(error, QueueFull | StreamsFull):
@@ -230,9 +227,6 @@ def metrics(counters: Metrics) -> Interceptor:
         LOG.debug("%s %s in %.1f ms", method.name, call.code, 1000 * seconds)
 
     def measured(call: Call, proceed: Proceed) -> Payload:
-        method = call.method
-        if method not in meters:
-            meters[method] = counters.call(method.label), counters.queue_wait(method.executor)
         call.ends.append(counted)
         return proceed(call)
 

@@ -83,16 +83,11 @@ _OK: Final = 0
 
 
 class CompletionQueue:
-    """The fast lane; what does not fit into it goes to the slow one.
-
-    Args:
-        queue: calls that may wait in it.
-        slow: the other lane.
-        sweeper: ends calls whose message does not come.
+    """The fast lane, in which so many calls may wait; what does not fit goes to the slow one.
 
     Attributes:
         arrived: calls so far.
-        pipeline: that they pass.
+        deciding: calls in this lane that are decided now.
     """
 
     pipeline: Pipeline
@@ -103,7 +98,7 @@ class CompletionQueue:
         self.arrived = 0
         self.deciding = 0
         self._queue: CallQueue[IncomingCall] = CallQueue(queue)
-        self._methods: list[ServedMethod] = []
+        self._methods: Sequence[ServedMethod] = ()
         self._events = cygrpc.CompletionQueue()
         self._server: Any = None
         # gRPC's core aborts the process when something is begun on a queue that is shut.
@@ -139,23 +134,16 @@ class CompletionQueue:
     def register(
         self, server: grpc.Server, methods: Sequence[ServedMethod], pipeline: Pipeline
     ) -> None:
-        """Have these methods' calls brought here; before the server starts. All for one server."""
-        inner = server._cy_server  # type: ignore[attr-defined] # noqa: SLF001 - see above
-        if self._server is None:
-            inner.register_completion_queue(self._events)
-            self._server = inner
-        assert self._server is inner, "the calls are one server's"
-        self.pipeline = pipeline
+        """Have these methods' calls brought here; once, before the server starts."""
+        assert not self._methods, "the calls are one service's"
+        self._server = server._cy_server  # type: ignore[attr-defined] # noqa: SLF001 - see above
+        self._server.register_completion_queue(self._events)
         for method in methods:
-            inner.register_method(method.path)
-            self._methods.append(method)
+            self._server.register_method(method.path)
+        self._methods, self.pipeline = methods, pipeline
 
     def start(self, on_broken: Callable[[], object] = lambda: None) -> None:
-        """Begin to bring calls; after the server has started.
-
-        Args:
-            on_broken: called when calls of a method are brought no more.
-        """
+        """Begin to bring calls, or say that they come no more; after the server has started."""
         self._on_broken = on_broken
         self._thread.start()
         for method in self._methods:
@@ -451,16 +439,14 @@ class IncomingCall:
             (
                 *(() if failed else (cygrpc.SendMessageOperation(payload, _NO_FLAGS),)),
                 cygrpc.SendInitialMetadataOperation(None, _NO_FLAGS),
-                self._failed() if failed else self._succeeded(),
+                self._failed()
+                if failed
+                else cygrpc.SendStatusFromServerOperation((), _OK, b"", _NO_FLAGS),
                 # The operation for the call's end, unless it is under way.
                 *(() if self._watched else (cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),)),
             ),
             self.ended,
         )
-
-    def _succeeded(self) -> Any:
-        """The operation that ends the call with OK; its trace is in the answer's meta."""
-        return cygrpc.SendStatusFromServerOperation((), _OK, b"", _NO_FLAGS)
 
     def _failed(self) -> Any:
         """The operation that ends the call with its error; not in a frame that the error holds."""
