@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from typing_extensions import override
@@ -53,18 +54,14 @@ class Work:
         future: gets what comes of it.
     """
 
-    __slots__ = ("_args", "_call", "_kwargs", "arrived", "future", "owner", "refused")
+    __slots__ = ("_call", "arrived", "future", "owner", "refused")
 
-    def __init__(
-        self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def __init__(self, call: Callable[[], Any], owner: Hashable) -> None:
         self.future: Future[Any] = Future()
         self.refused = False
         self.arrived = time.perf_counter()
-        self.owner = _connection(args)
+        self.owner = owner
         self._call = call
-        self._args = args
-        self._kwargs = kwargs
 
     def carry_out(self) -> None:
         """Make the call; its future gets what comes of it."""
@@ -72,7 +69,7 @@ class Work:
             return
         _local.work = self
         try:
-            self.future.set_result(self._call(*self._args, **self._kwargs))
+            self.future.set_result(self._call())
         except BaseException as failure:  # noqa: BLE001 - the future carries it, as in the standard pool
             self.future.set_exception(failure)
         finally:
@@ -146,7 +143,7 @@ class Executor(ThreadPoolExecutor):
         """Queue a call; one that there is no room for is refused on this thread."""
         if self._closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
-        work = Work(fn, args, kwargs)
+        work = Work(partial(fn, *args, **kwargs), _connection(args))
         self.put(work)
         return work.future
 
