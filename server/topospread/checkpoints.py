@@ -51,42 +51,38 @@ class Turn:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._free = True
+        # Who has it, and then those who wait: each for a lock that is released when it has it.
         self._line: deque[threading.Lock] = deque()
 
     @property
     def waiting(self) -> int:
         """How many wait for it."""
-        return len(self._line)
+        return max(0, len(self._line) - 1)
 
     def acquire(self, check: Callable[[], object] = lambda: None) -> None:
         """Wait for the turn; `check` is called four times a second and may end the wait."""
+        mine = threading.Lock()
         with self._lock:
-            if self._free:
-                self._free = False
-                return
-            mine = threading.Lock()
-            mine.acquire()
+            if self._line:
+                mine.acquire()
             self._line.append(mine)
         try:
             while not mine.acquire(timeout=PATIENCE):
                 check()
         except BaseException:
-            with self._lock:
-                came = mine not in self._line
-                if not came:
-                    self._line.remove(mine)
-            if came:
-                self.release()
+            self._leave(mine)
             raise
 
     def release(self) -> None:
         """Let the next one go on."""
+        self._leave(self._line[0])
+
+    def _leave(self, one: threading.Lock) -> None:
         with self._lock:
-            if self._line:
-                self._line.popleft().release()
-            else:
-                self._free = True
+            had = one is self._line[0]
+            self._line.remove(one)
+            if had and self._line:
+                self._line[0].release()
 
     def __enter__(self) -> None:
         self.acquire()

@@ -316,16 +316,7 @@ class IncomingCall:
     its last event: gRPC cancels calls that nobody holds.
     """
 
-    __slots__ = (
-        "_call",
-        "_callback",
-        "_event",
-        "_gone",
-        "_over",
-        "_raw",
-        "_transport",
-        "_watched",
-    )
+    __slots__ = ("_call", "_callback", "_event", "_gone", "_over", "_raw", "_transport", "_watched")
 
     def __init__(self, transport: CompletionQueue, method: ServedMethod, event: Any) -> None:
         self._call = Call(method, self, time.perf_counter())
