@@ -26,8 +26,8 @@ def closing() -> Iterator[ExitStack]:
 
 @pytest.fixture
 def make(closing: ExitStack) -> Callable[..., Executor]:
-    def make(threads: int = 2, queue: int = 100) -> Executor:
-        executor = Executor("test", threads, queue)
+    def make(threads: int = 2, queue: int = 100, share: int = 0) -> Executor:
+        executor = Executor("test", threads, queue, share=share)
         closing.callback(executor.shutdown)
         return executor
 
@@ -60,9 +60,10 @@ class Held:
 class Event:
     """What grpcio submits with a call, as far as executors look at it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, token: str = "") -> None:
         self.name = name
         self.call = self
+        self.invocation_metadata = [("authorization", token)] * bool(token)
 
     def peer(self) -> str:
         """The connection of its caller."""
@@ -123,6 +124,21 @@ def test_a_caller_with_much_in_a_full_queue_gives_way_to_another(make, closing):
     assert few.result(PATIENCE) is False
     assert [future.result(PATIENCE) for future in many[:-1]] == [False, False]
     assert order == ["many", "many", "few", "many"], "the refused one, then callers in turn"
+
+
+@pytest.mark.parametrize("token", ["", "Bearer one"])
+def test_owner_has_no_more_than_its_share_of_threads(make, closing, token):
+    executor, held = make(threads=4, share=2), Held(closing)
+    connections = ("a", "b", "c") if token else ("a", "a", "a")
+    events = [Event(connection, token) for connection in connections]
+    many = [executor.submit(lambda _: held(), event) for event in events]
+    until(lambda: executor.busy == 2, "two are under way")
+    assert executor.submit(lambda _: refused(), Event("other")).result(PATIENCE) is False
+    until(lambda: executor.busy == 2, "the other is over")
+    assert executor.depth == 1
+    executor.shutdown(wait=False)
+    held.let_go()
+    assert all(future.result(PATIENCE) for future in many), "also when the executor ends"
 
 
 def test_without_a_queue_each_call_has_a_thread_or_is_refused(make, closing):

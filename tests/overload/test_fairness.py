@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from statistics import median
 
-from bench.campaigns.heavy import EVALUATE, QUESTION, HeavyCaller
+from bench.campaigns.crowd import PLANNER, simulated
+from bench.campaigns.heavy import ENGINE, EVALUATE, QUESTION, HeavyCaller
 from tests.overload import requests
 from tests.overload.callers import BATCH, Caller, Outcomes, at_once
 from tests.waiting import until
@@ -14,6 +15,8 @@ LIGHT_CALLS = 40
 SHORT_QUEUE = 64
 FEW_CALLS = 8
 BATCHES = 5
+SIMULATES = 8
+"""As many as the planner has threads; each takes seconds."""
 
 
 def test_a_light_caller_waits_for_a_few_calls_of_a_heavy_one(serve):
@@ -68,3 +71,24 @@ def test_long_batches_and_short_calls_take_turns(serve):
         for batch in batches:
             outcomes.note(batch)
         assert outcomes.codes == {"OK": len(batches)}
+
+
+def test_simulates_of_one_caller_keep_no_other_from_the_planner(serve):
+    service = serve()
+    with Caller(service.address) as other, Caller(service.address) as planning:
+        other.apply(requests.cluster())
+        sent = [simulated(number).SerializeToString() for number in range(SIMULATES)]
+        simulates = at_once([planning], f"{PLANNER}Simulate", sent)
+        # What is queued waits for a thread though others are idle.
+        until(
+            lambda: (
+                service.figures().total("topospread_inflight_calls", pool="planner")
+                >= SIMULATES / 2
+            ),
+            "they are under way",
+        )
+        explained = other.begin(f"{ENGINE}ExplainPod", QUESTION)
+        explained.result()
+        assert not any(simulate.done() for simulate in simulates)
+        for simulate in simulates:
+            simulate.cancel()

@@ -72,7 +72,9 @@ DECISION_THREADS: Final = 64
 
 PLANNER_THREADS: Final = 8
 PLANNER_QUEUE: Final = 16
-"""Of these one computes at a time; they take turns of 20 ms. The others wait for the store."""
+"""Of these one computes at a time; they take turns of 20 ms. The others wait for the store.
+A caller has half of the threads: what is long must not keep another's call from its turn.
+"""
 
 MAX_STREAMS: Final = 64
 """Open streams (WatchObjects, WatchConstraints), each with a thread."""
@@ -125,7 +127,7 @@ def make_pools(settings: ServerSettings, metrics: Metrics, sweeper: Sweeper) -> 
         Executor("extender", PLANNER_THREADS, queue),
         Executor("state", STATE_THREADS, STATE_QUEUE),
         Executor("lists", LIST_THREADS, LIST_QUEUE),
-        Executor("planner", PLANNER_THREADS, PLANNER_QUEUE),
+        Executor("planner", PLANNER_THREADS, PLANNER_QUEUE, share=PLANNER_THREADS // 2),
         Executor("webhook", PLANNER_THREADS, PLANNER_QUEUE),
         Executor("expander", EXPANDER_THREADS, EXPANDER_QUEUE),
         Executor("streams", MAX_STREAMS, 0),

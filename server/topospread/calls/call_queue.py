@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Container, Hashable
 
 _T = TypeVar("_T")
 
@@ -62,12 +62,17 @@ class CallQueue(Generic[_T]):
         callers = len(self._callers) + (own is None)
         return (len(own) if own else 0) < self.bound // callers
 
-    def pop(self) -> _T | None:
-        """Take the next call; None when there is none."""
-        if not self.length:
+    def is_idle(self, full: Container[Hashable] = ()) -> bool:
+        """Whether there are no calls but those of callers that have all that they may have."""
+        return all(caller in full for caller in self._callers)
+
+    def pop(self, full: Container[Hashable] = ()) -> _T | None:
+        """Take the next call of a caller that is not full; None when there is none."""
+        caller = next((each for each in self._callers if each not in full), None)
+        if caller is None:
             return None
         self.length -= 1
-        caller, calls = self._callers.popitem(last=False)
+        calls = self._callers.pop(caller)
         call = calls.popitem(last=False)[0]
         if calls:
             self._callers[caller] = calls

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -50,7 +51,7 @@ class Work:
     Attributes:
         refused: it is carried out on the thread that brought it, and must not wait for anything.
         arrived: when, on the clock of time.perf_counter.
-        owner: the connection that it came over; "" where that is not known.
+        owner: its caller's token, or else the connection; "" where that is not known.
         future: gets what comes of it.
     """
 
@@ -87,8 +88,8 @@ def current_work() -> Work | None:
     return work
 
 
-def _connection(arguments: tuple[Any, ...]) -> Hashable:
-    """The connection of a call that grpcio submits with these arguments.
+def _owner(arguments: tuple[Any, ...]) -> Hashable:
+    """The caller's token, or else the connection, of a call that grpcio submits with these.
 
     Its event is among them, which is not public: where grpcio does otherwise one day, callers
     share one turn.
@@ -96,7 +97,8 @@ def _connection(arguments: tuple[Any, ...]) -> Hashable:
     for argument in arguments:
         peer = getattr(getattr(argument, "call", None), "peer", None)
         if peer is not None:
-            return peer()  # type: ignore[no-any-return] # bytes
+            sent = dict(getattr(argument, "invocation_metadata", None) or ())
+            return sent.get("authorization") or peer()  # type: ignore[no-any-return] # str, bytes
     return ""
 
 
@@ -111,6 +113,7 @@ class Executor(ThreadPoolExecutor):
         name: of its threads.
         threads: at most; with a turn, calls that may wait for something else at once.
         queue: calls that may wait for a thread.
+        share: calls of one owner that are carried out at once; 0: as many as come.
         turn: one computes at a time. A thread takes the turn before it takes a call, so that what
             waits is in the queue, where callers take turns. One that waits for something else gives
             the turn to another thread, which is started if need be.
@@ -121,11 +124,15 @@ class Executor(ThreadPoolExecutor):
         blocked: of these, calls that wait for something else; known where there is a turn.
     """
 
-    def __init__(self, name: str, threads: int, queue: int, turn: Turn | None = None) -> None:
+    def __init__(
+        self, name: str, threads: int, queue: int, turn: Turn | None = None, share: int = 0
+    ) -> None:
         self.name: Final = name
         self.turn: Final = turn
         self.arrived = self.busy = self.blocked = 0
         self._most = threads
+        self._share = share
+        self._owners: Counter[Hashable] = Counter()
         self._queue: CallQueue[QueuedCall] = CallQueue(queue)
         self._changed = threading.Condition(threading.Lock())
         self._running: set[threading.Thread] = set()
@@ -143,7 +150,7 @@ class Executor(ThreadPoolExecutor):
         """Queue a call; one that there is no room for is refused on this thread."""
         if self._closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
-        work = Work(partial(fn, *args, **kwargs), _connection(args))
+        work = Work(partial(fn, *args, **kwargs), _owner(args))
         self.put(work)
         return work.future
 
@@ -218,6 +225,13 @@ class Executor(ThreadPoolExecutor):
         """Threads that there may be now."""
         return self._most if self.turn is None else self.blocked + 1
 
+    @property
+    def _full(self) -> set[Hashable]:
+        """Owners that have their share of threads."""
+        if not self._share:
+            return set()
+        return {owner for owner, calls in self._owners.items() if calls >= self._share}
+
     def _wake(self) -> bool:
         """Have a thread take what is queued; False: there can be none. Under the lock."""
         running = len(self._running)
@@ -248,8 +262,8 @@ class Executor(ThreadPoolExecutor):
     def _await_call(self) -> bool:
         """Wait until there is a call; False: the thread is not needed any more."""
         with self._changed:
-            while not len(self._queue) or self._paused:
-                over = self._closed and not len(self._queue)
+            while (idle := self._queue.is_idle(self._full)) or self._paused:
+                over = self._closed and idle
                 if over or len(self._running) > self._limit:
                     self._running.discard(threading.current_thread())
                     return False
@@ -258,10 +272,12 @@ class Executor(ThreadPoolExecutor):
 
     def _carry_out_next(self) -> None:
         with self._changed:
-            call = None if self._paused else self._queue.pop()
+            call = None if self._paused else self._queue.pop(self._full)
             if call is None:  # another thread was faster
                 return
             self.busy += 1
+            owner = call.owner  # an answered call has none
+            self._owners[owner] += 1
         try:
             call.carry_out()
         except Exception:
@@ -269,3 +285,4 @@ class Executor(ThreadPoolExecutor):
         finally:
             with self._changed:
                 self.busy -= 1
+                self._owners -= Counter((owner,))
