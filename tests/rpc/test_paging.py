@@ -29,6 +29,7 @@ class Lists:
 
     def __init__(self, running: Any) -> None:
         peer = running.peer
+        self.executors = running.server.pools.executors
         places: Any = placement_service_pb2_grpc.PlacementServiceStub(peer.channel)
         for cluster in ("one", "two"):
             peer.apply(*two_zones()[:3], cluster=cluster)
@@ -82,6 +83,13 @@ def asked(name: str, **more: Any) -> Any:
 def content(answer: Any) -> list[Any]:
     (field,) = {"objects", "reservations", "clusters"} & set(answer.DESCRIPTOR.fields_by_name)
     return list(getattr(answer, field))
+
+
+@pytest.mark.parametrize("name", ["ListObjects", "ListReservations"])
+def test_lists_that_grow_with_the_cluster_have_threads_of_their_own(lists, name):
+    before = lists.executors["lists"].arrived
+    lists.calls[name](REQUESTS[name], timeout=PATIENCE)
+    assert lists.executors["lists"].arrived == before + 1
 
 
 @pytest.mark.parametrize("name", REQUESTS)

@@ -56,9 +56,6 @@ FAST_BATCH_BYTES: Final = 16 << 10
 long: some milliseconds are over before it is read.
 """
 
-GROWING: Final = frozenset({"ListObjects", "GetNodeTable", "ListReservations"})
-"""Methods whose answers grow with the cluster: making one takes several times its size."""
-
 DEADLINE_MARGIN: Final = 0.5
 """Seconds before the deadline at which a call fails; a tenth of what is left if that is less."""
 
@@ -314,7 +311,7 @@ class ServedMethod:
         streaming: its answers are a stream.
         reads: its requests are a stream, which it reads by itself.
         fast_bytes: of a request that may be decided at once.
-        grows: its answers grow with the cluster.
+        grows: its answers grow with the cluster: making one takes several times its size.
         expected: bytes of an answer that grows: as many as the last one had.
         ended: why a stream of answers is to end though its caller waits; None: it is not.
         chain: the names of the interceptors around it, outermost first.
@@ -353,7 +350,7 @@ class ServedMethod:
         self.streaming: Final = isinstance(method, ServerStreaming | Bidirectional)
         self.reads: Final = isinstance(method, ClientStreaming | Bidirectional)
         self.fast_bytes: Final = FAST_BATCH_BYTES if "Batch" in self.name else FAST_BYTES
-        self.grows: Final = self.name in GROWING
+        self.grows: Final = executor == "lists"
         self.expected = 1
         self.ended: Callable[[Call], TopospreadError | None] = _never
 
