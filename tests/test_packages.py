@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from tests.redis_server import ROOT
 
-MODULES = {"__init__.py", "__main__.py", "bounded.py", "checkpoints.py", "errors.py", "py.typed"}
+MODULES = {"__init__.py", "__main__.py", "cache.py", "checkpoints.py", "errors.py", "py.typed"}
 PACKAGES = {
     *("access", "app", "calls", "cli", "codec", "config", "generated", "http", "index", "kube"),
     *("kubernetes", "replica", "rpc", "servicers", "service", "spread", "store", "telemetry"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.codec.objects import changed, full_pod, made
 from tests.reference import strategies
-from topospread.bounded import Budget
+from topospread.cache import BUDGETS
 from topospread.codec.demands import DemandReader
 from topospread.codec.frames import framed
 from topospread.codec.parsing import parse_request
@@ -173,16 +173,16 @@ def test_deletions(key, change):
     assert ChangeDecoder().change(key, None) == change
 
 
-def test_more_label_sets_than_are_remembered():
-    budget = Budget(10_000)
-    decoder = ChangeDecoder(budget)
+def test_more_label_sets_than_are_remembered(monkeypatch):
+    monkeypatch.setattr(BUDGETS["rows"], "most", 10_000)
+    decoder = ChangeDecoder()
     for number in range(100):
         pod = kube.Pod()
         pod.metadata.labels["pod"] = str(number)
         row = decoder.pod(pod.SerializeToString(deterministic=True))
         assert row.labels == (("pod", str(number)),)
-    assert budget.size <= 10_000
-    assert budget.evicted
+    assert len(decoder._shapes) < 100
+    assert decoder._shapes.size <= 10_000
 
 
 def test_label_sets_are_shared():

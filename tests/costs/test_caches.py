@@ -15,7 +15,7 @@ from bench.campaigns.measured import HOSTNAME, ZONE
 from tests.costs.deep import deep_size
 from tests.servers import Peer, http_get, served, two_zones
 from tests.waiting import PATIENCE
-from topospread.bounded import CLUSTER, PROCESS, USUAL, Bounded, Budget, budgets
+from topospread.cache import BUDGETS, Budget, Cache
 from topospread.codec.demands import DemandReader
 from topospread.codec.frames import framed
 from topospread.index.builder import Builder
@@ -36,7 +36,6 @@ from topospread_proto.v1 import common_pb2, decision_service_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topospread.bounded import Budgets
     from topospread.index.snapshot import Snapshot
     from topospread.service.decisions.pods import EffectiveConstraints
     from topospread.spread.constraints import Constraint
@@ -47,9 +46,9 @@ MARGIN = 1.25
 """Sizes are told from counts and lengths."""
 
 
-def cluster(size: int = NODES, budgets: Budgets = USUAL) -> Builder:
+def cluster(size: int = NODES) -> Builder:
     """Nodes of three zones."""
-    builder = Builder(budgets=budgets)
+    builder = Builder()
     made = [
         Node(f"node-{i}", {HOSTNAME: f"node-{i}", ZONE: f"zone-{i % 3}", "pool": f"pool-{i % 5}"})
         for i in range(size)
@@ -160,22 +159,22 @@ def shape(make: Callable[[int], Any], number: int, kept: PodShapes) -> PodShape:
 
 @pytest.mark.parametrize("make", WORST)
 def test_shapes_and_what_follows_from_nodes(make: Callable[[int], Any]) -> None:
-    of_nodes, of_shapes = budgets(CLUSTER, sum(CLUSTER.values()) * MIB), Budget.usual("shapes")
-    kept, builder = PodShapes(of_shapes), cluster(budgets=of_nodes)
+    most_shapes = BUDGETS["shapes"].most
+    kept, builder = PodShapes(), cluster()
     table = builder.snapshot.nodes
     _ = table.domains(ZONE), table.domains(HOSTNAME), table.sorted_names
     before = deep_size([table], [RULES])
     # Until some had to go, or so many were made that they would be past what is allowed.
     number = size = 0
-    while not of_shapes.evicted and size < 1.6 * of_shapes.most:
+    while size < 1.6 * most_shapes:
         made = shape(make, number, kept)
         plan = plan_of(made.effective_constraints(RULES, builder.snapshot), builder.snapshot)
         if plan is not None:
             _ = plan.cells.of_nodes, plan.cells.every
         number += 1
         size += made.size
-    assert deep_size([kept], [RULES, builder.snapshot.workloads]) < MARGIN * of_shapes.most
-    most = sum(of_nodes[name].most for name in ("masks", "partitions", "plans"))
+    assert deep_size([kept], [RULES, builder.snapshot.workloads]) < MARGIN * most_shapes
+    most = sum(BUDGETS[name].most for name in ("masks", "memberships", "partitions", "plans"))
     assert deep_size([table], [RULES]) - before < MARGIN * most
 
 
@@ -232,7 +231,7 @@ def test_masks_of_one_large_affinity_go_together() -> None:
         table.mask(Eligibility((HOSTNAME,), requirements))
         table.mask(Eligibility((HOSTNAME,), requirements, ()))
         del requirements
-    assert deep_size([table], []) - before < MARGIN * Budget.usual("masks").most
+    assert deep_size([table], []) - before < MARGIN * BUDGETS["masks"].most
 
 
 @pytest.mark.parametrize(("nodes", "selectors"), [(5000, 60), (50_000, 12)])
@@ -279,14 +278,15 @@ def test_demands() -> None:
         known = DemandReader()
         for number in range(400 if not amounts else 40):
             known.of(many(number, amounts))
-        assert deep_size([known]) < MARGIN * Budget.usual("demands").most
+        assert deep_size([known]) < MARGIN * BUDGETS["demands"].most
 
 
 @pytest.mark.parametrize(
     ("make", "most"), [(_plain, 800), (crowd._wide, 250), (_conditions, 100), (_two, 500)]
 )
-def test_cycles(make: Callable[[int], Any], most: int) -> None:
+def test_cycles(make: Callable[[int], Any], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when Filter and Score were asked of each, and the counts go elsewhere."""
+    monkeypatch.setattr(BUDGETS["cycles"], "most", 16 * MIB)
     builder, number = cluster(4 * NODES), 0
     kept = CycleCache()
     # Until the first one has to go: it is full then.
@@ -304,7 +304,7 @@ def test_cycles(make: Callable[[int], Any], most: int) -> None:
         number += 1
     builder.snapshot.nodes.forget()
     held = deep_size([kept], [RULES, builder.snapshot.nodes])
-    assert held < MARGIN * Budget.usual("cycles").most
+    assert held < MARGIN * BUDGETS["cycles"].most
     assert len(kept._kept) < number
 
 
@@ -322,36 +322,39 @@ def _view(snapshot: Snapshot) -> View:
     return View(snapshot, "store", Revision(1, "a"), "token", 0.0)
 
 
-def test_large_ones_drive_out_large_ones_only() -> None:
-    budget = Budget(1600)
-    kept: Bounded[object, str] = Bounded(budget)
-    assert not kept.put("small", "s", 100)
-    for number in range(5):
-        kept.put(number, "large", 150)
-    assert {"small", 3, 4} == {key for key in ("small", *range(5)) if key in kept}
-    kept.put("huge", "h", 500)
-    assert "huge" not in kept
-    assert [kept.put(f"small-{number}", "s", 100) for number in range(12)].count(True) == 1
-    assert 4 in kept
-    assert "small" not in kept
-    assert "small-5" in kept
-    assert kept.size == budget.size <= budget.most
-
-
-def test_used_entries_stay() -> None:
+def test_cache_keeps_what_is_used() -> None:
     budget = Budget(16_000)
-    kept: Bounded[int, str] = Bounded(budget)
+    kept: Cache[int, str] = Cache(budget)
     for number in range(1000):
         kept.put(number, "small", 100)
         assert kept.get(0) == "small"
-    assert len(kept) == 1000 - budget.evicted
-    assert kept.size == 100 * len(kept) <= budget.most
+        assert kept.size == 100 * len(kept) <= budget.most
+    assert 80 <= len(kept) == 1000 - budget.evicted
+    assert all(kept.get(number) for number in range(920, 1000))
+    kept.put(-1, "huge", 8001)
+    assert -1 not in kept
     del kept
     assert budget.size == 0
 
 
-def test_server_keeps_within_its_limits_and_reports_its_use() -> None:
-    flags = {"max_cache_bytes": "1MiB", "max_cluster_cache_bytes": "2MiB", "http": "127.0.0.1:0"}
+def test_cache_counts_what_entries_share_once() -> None:
+    budget = Budget(2000)
+    kept: Cache[int, str] = Cache(budget)
+    for number in range(5):
+        kept.put(number, "sharing", 20, (("part", 800),))
+    assert kept.size == 900
+    kept.put(5, "other", 20, (("another part", 800),))
+    assert kept.size == 900 + 820
+    assert kept.get(0) == "sharing"  # with the part, which the younger ones do not have
+    assert len(kept) == 2
+
+
+def test_server_keeps_within_its_limits_and_reports_its_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("shapes", "cycles", "plans"):
+        monkeypatch.setattr(BUDGETS[name], "most", MIB // 4)
+    flags = {"max_group_bytes": "1MiB", "http": "127.0.0.1:0"}
     with served(**flags) as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
         for number in range(300):
@@ -372,9 +375,8 @@ def test_server_keeps_within_its_limits_and_reports_its_use() -> None:
         return {cache: float(value) for cache, value in found}
 
     size, most, evicted = of("bytes"), of("limit_bytes"), of("evictions_total")
-    assert size.keys() == most.keys() == evicted.keys() == {*PROCESS, *CLUSTER}
-    assert sum(most[name] for name in PROCESS) <= MIB
-    assert sum(most[name] for name in CLUSTER) <= 2 * MIB
+    assert size.keys() == most.keys() == evicted.keys() == {*BUDGETS, "groups"}
+    assert most["groups"] == MIB
     assert all(size[name] <= most[name] for name in most), (size, most)
     assert all(evicted[name] for name in ("shapes", "cycles", "plans")), evicted
     assert all(size[name] for name in ("shapes", "cycles", "plans", "groups", "rows")), size

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.index.changes import GROUPS, ZONE, group
 from tests.index.comparing import assert_counts, read
 from tests.index.counting import Cluster
-from topospread.bounded import CLUSTER, budgets
+from topospread.cache import Budget
 from topospread.index.builder import Builder
 from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow, WorkloadChange
 from topospread.index.groups import MAX_PENDING, Group
@@ -147,7 +147,7 @@ def test_the_groups_asked_for_lately_stay() -> None:
 def test_groups_are_bounded_in_bytes_too() -> None:
     """Those that one request named stayed: 60 KB each where it spread over 5,000 hostnames."""
     most = 1 << 20
-    builder = Builder(budgets=budgets(CLUSTER, 2 * most))
+    builder = Builder(budget=Budget(most))
     builder.fold([joins(f"n{number}", f"z{number}") for number in range(1000)])
     tracemalloc.start()
     try:
@@ -164,11 +164,11 @@ def test_groups_are_bounded_in_bytes_too() -> None:
 
 
 def test_large_groups_have_a_quarter_of_the_bytes() -> None:
-    limits = budgets(CLUSTER, 2 << 20)
-    builder = Builder(budgets=limits)
+    budget = Budget(1 << 20)
+    builder = Builder(budget=budget)
     small = [group(labels={"app": str(number)}) for number in range(10)]
     builder.ensure_counted(small)
-    most = limits["groups"].most
+    most = budget.most
     selector = small[0].selector
     large = [GroupKey(f"{number}" + "x" * (most // 10), selector) for number in range(10)]
     for each in large:
@@ -177,7 +177,7 @@ def test_large_groups_have_a_quarter_of_the_bytes() -> None:
     assert builder.snapshot.missing(small) == []
     assert builder.snapshot.missing(large[-1:]) == []
     assert len(builder.snapshot.missing(large)) >= 7
-    assert limits["groups"].evicted >= 7
+    assert budget.evicted >= 7
 
 
 def test_only_groups_that_hold_more_than_before_are_measured(

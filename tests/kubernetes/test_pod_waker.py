@@ -18,6 +18,7 @@ from tests.kubernetes.test_cluster_sync import metric
 from tests.servers import served
 from tests.waiting import until
 from topospread.app import cluster_sync
+from topospread.cache import BUDGETS
 from topospread.service.extender import unschedulable_pods
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def test_remembered_pods_are_bounded(
         assert remembered() == 3
         # Pods of one shape with the same candidates share them.
         names = [*NODES, *(f"{number:0100}" for number in range(100))]
-        monkeypatch.setattr(server._budgets["refused"], "most", 25_000)
+        monkeypatch.setattr(BUDGETS["refused"], "most", 25_000)
         for number in range(10):
             assert ask(scheduler, f"pod-{number}", names) == []
         assert remembered() == 3

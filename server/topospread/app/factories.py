@@ -33,10 +33,10 @@ from topospread.telemetry.families import CacheGauges, ClusterGauges
 from topospread_proto.v1.server_service_pb2 import ServerLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from topospread.app.credentials import CredentialWatcher
-    from topospread.bounded import Budgets
+    from topospread.cache import Budget
     from topospread.calls.memory import Sweeper
     from topospread.calls.pipeline import Parts
     from topospread.config.settings import ServerSettings
@@ -138,7 +138,7 @@ def make_pools(settings: ServerSettings, metrics: Metrics, sweeper: Sweeper) -> 
 
 
 def make_replicas(
-    settings: ServerSettings, store: Store, metrics: Metrics, budgets: Budgets
+    settings: ServerSettings, store: Store, metrics: Metrics, group_budget: Budget
 ) -> Replicas:
     """The replicas of the clusters that are asked about."""
     return Replicas(
@@ -147,7 +147,7 @@ def make_replicas(
             coalesce=settings.coalesce_interval,
             max_groups=settings.max_groups,
             max_group_idle=settings.max_group_idle,
-            budgets=budgets,
+            group_budget=group_budget,
         ),
         on_waited={mode: metrics.consistency(mode.name.lower()).observe for mode in Freshness},
         max_clusters=settings.max_clusters,
@@ -287,7 +287,7 @@ def _constraint_gauges(status: ConstraintStatus) -> ConstraintGauges:
     )
 
 
-def cache_gauges(budgets: Budgets) -> Iterator[CacheGauges]:
+def cache_gauges(budgets: Mapping[str, Budget]) -> Iterator[CacheGauges]:
     """The gauges of the caches: how full they are."""
     for name, budget in budgets.items():
         yield CacheGauges(name, budget.size, budget.most, budget.evicted)

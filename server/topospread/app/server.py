@@ -23,7 +23,7 @@ from topospread.app.factories import make_extender, make_webhook, within_open_fi
 from topospread.app.http_servers import make_http_servers
 from topospread.app.settings_digest import settings_digest
 from topospread.app.stores import open_store
-from topospread.bounded import CLUSTER, PROCESS, budgets
+from topospread.cache import BUDGETS, Budget
 from topospread.calls.access import AccessControl
 from topospread.calls.memory import MemoryGuard, Sweeper
 from topospread.calls.pipeline import Parts, Pipeline
@@ -127,9 +127,7 @@ class Server:
         self.settings = settings = within_open_files(settings, url)
         self.version = version("topospread")
         self.metrics = Metrics(self.version, scheduler_metrics=settings.scheduler_metrics)
-        self._budgets = budgets(PROCESS, settings.max_cache_bytes) | budgets(
-            CLUSTER, settings.max_cluster_cache_bytes
-        )
+        groups = Budget(settings.max_group_bytes)
         self._started = time.time()
         self._ready = False
         self._stopping = False
@@ -159,16 +157,14 @@ class Server:
             self._parts = self._call_parts(sweeper)
             sweeper.start()
             made.callback(sweeper.close)
-            self._replicas = factories.make_replicas(
-                settings, self._store, self.metrics, self._budgets
-            )
+            self._replicas = factories.make_replicas(settings, self._store, self.metrics, groups)
             made.callback(self._replicas.close)
             self._writes = factories.make_writes(settings, self._store, self._replicas)
             self._leases = Leases(self._store, settings.max_clusters)
             self._sync = make_cluster_sync(
                 settings, self._writes, self._leases, self._on_synced, self._on_standby
             )
-            self._cycles = CycleCache(budget=self._budgets["cycles"])
+            self._cycles = CycleCache()
             self._engine = self._make_engine()
             self._inspector = Inspector(self._engine, settings.max_cluster_constraints)
             self._monitor = factories.make_constraint_monitor(
@@ -193,7 +189,7 @@ class Server:
         self.metrics.watch_settings(self._settings_digest)
         self.metrics.watch_pools(self.pools.gauges)
         self.metrics.watch_connections(self._connections)
-        self.metrics.watch_caches(lambda: factories.cache_gauges(self._budgets))
+        self.metrics.watch_caches(lambda: factories.cache_gauges({**BUDGETS, "groups": groups}))
         if (sync := self._sync) is not None:
             self.metrics.watch_sync(lambda: [sync.gauges()])
         self.metrics.watch_clusters(
@@ -342,7 +338,6 @@ class Server:
             self._cycles,
             factories.make_limits(settings),
             remembers=settings.cache_results,
-            budgets=self._budgets,
         )
 
     def _unschedulable_pods(self) -> UnschedulablePods | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.bounded import Bounded, Budget
+from topospread.cache import BUDGETS, LARGEST_KEY, Cache
 from topospread.codec.parsing import parse_request
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
@@ -40,8 +40,8 @@ MAX_RESOURCES: Final = 100
 class DemandReader:
     """Reads demands, those of one template only once; threads may share a reader."""
 
-    def __init__(self, budget: Budget | None = None) -> None:
-        self._known: Bounded[Hashable, Demand] = Bounded(budget or Budget.usual("demands"))
+    def __init__(self) -> None:
+        self._known: Cache[Hashable, Demand] = Cache(BUDGETS["demands"])
 
     def of(self, encoded: bytes) -> tuple[Demand, str]:
         """The demand in the bytes of a v1.Pod, and the node that the pod is bound to.
@@ -63,7 +63,8 @@ class DemandReader:
         if demand is None:
             demand = demand_of(parse_request(pb.Pod, encoded, frame=frames_pb2.DemandFrame).spec)
             read_from = sum([40 + len(part) for parts in key for part in parts])
-            self._known.put(key, demand, 800 + read_from + demand.nbytes)
+            if read_from <= LARGEST_KEY:
+                self._known.put(key, demand, 800 + read_from + demand.nbytes)
         return demand, spec.node_name
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from topospread.bounded import Bounded, Budget
+from topospread.cache import BUDGETS, Cache
 from topospread.codec.demands import lenient_requests
 from topospread.codec.frames import shape_key
 from topospread.codec.parsing import parse_stored
@@ -62,11 +62,10 @@ class ChangeDecoder:
     decoder a thread.
     """
 
-    def __init__(self, budget: Budget | None = None) -> None:
-        budget = budget or Budget.usual("rows")
-        self._shapes: Bounded[bytes, Labels] = Bounded(budget)
+    def __init__(self) -> None:
+        self._shapes: Cache[bytes, Labels] = Cache(BUDGETS["rows"])
         self._label = lru_cache(_LABELS)(_read_label)
-        self._requests: Bounded[Hashable, tuple[Requests, bytes]] = Bounded(budget)
+        self._requests: Cache[Hashable, tuple[Requests, bytes]] = Cache(BUDGETS["rows"])
 
     def change(self, key: Key, stored: StoredObject | None) -> IndexChange:
         """A write or, with None, a deletion.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from topospread.bounded import CLUSTER, MIB, PROCESS
+from topospread.cache import GROUP_BYTES, MIB
 from topospread.config import values
 from topospread.config.values import Address, without_password
 
@@ -403,24 +403,11 @@ class ServerSettings:
         help="How long the counts of a selector are kept after the last decision that used them.",
         reason="Longer than pauses between two pods of an app; counting anew takes a millisecond.",
     )
-    max_cache_bytes: int = setting(
-        sum(PROCESS.values()) * MIB,
-        values.size(1 << 20),
-        unit="bytes a process",
-        help=(
-            "Memory for what is worked out once for pods of one template, cycles, and pods that "
-            "the extender refused: about; those used least lately go first."
-        ),
-        reason="A few thousand templates; each is read anew in a fraction of a millisecond.",
-    )
-    max_cluster_cache_bytes: int = setting(
-        sum(CLUSTER.values()) * MIB,
+    max_group_bytes: int = setting(
+        GROUP_BYTES,
         values.size(1 << 20),
         unit="bytes a cluster",
-        help=(
-            "Memory for counts of selectors and for what is worked out once from a cluster's "
-            "nodes: about; those used least lately go first."
-        ),
+        help="Memory for the counts of selectors, about; the least recently used go first.",
         reason=(
             "Eight hundred selectors counted by hostname on 5,000 nodes; counting one anew takes "
             "a millisecond."

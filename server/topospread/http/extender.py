@@ -200,7 +200,7 @@ class Extender:
         self._lifetime = lifetime
         self._unschedulable = unschedulable
         self._places = places
-        self._bursts = UnboundPods(engine.budgets["bursts"])
+        self._bursts = UnboundPods()
         self._warned = False
 
     def method(self, path: str, query: bytes) -> HttpMethod:

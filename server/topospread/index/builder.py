@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topospread.bounded import USUAL
+from topospread.cache import GROUP_BYTES, Budget
 from topospread.index.changes import (
     IndexChange,
     NodeChange,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
-    from topospread.bounded import Budgets
     from topospread.index.pod_classes import NamespaceClasses, PodClass
     from topospread.kube.demands import Requests
     from topospread.kube.objects import Node, Workload
@@ -68,12 +67,12 @@ class Builder:
         self,
         *,
         max_groups: int = 4096,
-        budgets: Budgets = USUAL,
+        budget: Budget | None = None,
         yield_control: Callable[[], None] = lambda: None,
     ) -> None:
         self._lock = threading.Lock()
         self._max_groups = max_groups
-        self._budget = budgets["groups"]
+        self._budget = budget or Budget(GROUP_BYTES)
         self._yield_control = yield_control
         self._pods = PodTable()
         self._labels = LabelSets()
@@ -90,7 +89,7 @@ class Builder:
         self._usage = NO_USAGE
         self._pod_classes: Mapping[str, NamespaceClasses] = {}
         self._origin = object()
-        empty = NodeTable(0, (), budgets=budgets)
+        empty = NodeTable(0, ())
         self.snapshot = Snapshot(0, empty, {}, {}, 0, origin=self._origin)
         self._budget.add(self)
 
@@ -260,7 +259,7 @@ class Builder:
     def ensure_counted(self, groups: Iterable[GroupKey]) -> Snapshot:
         """Count groups that are not kept yet; returns a snapshot with them, perhaps a newer one.
 
-        At most `max_groups` are kept, and no more than their budget has room for: those asked for
+        At most `max_groups` are kept, and no more than the budget has room for: those asked for
         least recently go, but never one of this call, so that a caller that asks for more than that
         gets its snapshot, too.
         """

@@ -63,11 +63,10 @@ class NodeConditions:
         """Drop what callers' conditions had worked out."""
         self._latest_affinity = None
 
-    def mask(self, nodes: LabelledNodes, eligibility: Eligibility) -> tuple[Bools, bool]:
-        """[capacity] which nodes are eligible, and whether the affinity was worked out before."""
+    def mask(self, nodes: LabelledNodes, eligibility: Eligibility) -> Bools:
+        """[capacity] which nodes are eligible."""
         mask = nodes.alive.copy()
-        requirements, latest = eligibility.requirements, self._latest_affinity
-        shared = latest is not None and requirements is not None and latest[0] is requirements
+        requirements = eligibility.requirements
         for key in eligibility.keys:
             mask &= nodes.domains(key).ids >= 0
         if requirements is not None:
@@ -77,7 +76,7 @@ class NodeConditions:
                 nodes, eligibility.tolerations, eligibility.comparison_operators
             )
         mask.flags.writeable = False
-        return mask, shared
+        return mask
 
     def _affinity(self, nodes: LabelledNodes, requirements: CompiledRequirements) -> Bools:
         """[capacity] which nodes a pod's affinity accepts, if they are there.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 from typing_extensions import override
 
-from topospread.bounded import USUAL, Bounded
+from topospread.cache import BUDGETS, Cache
 from topospread.index.columns import changed_column, make_partition, new_column
 from topospread.index.conditions import NodeConditions
 from topospread.spread.topology import (
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topospread.bounded import Budgets
     from topospread.kube.objects import Node
     from topospread.spread.cells import Partition
     from topospread.spread.plans import Plan
@@ -49,6 +48,9 @@ MAX_RESOURCE_COLUMNS: Final = 64
 
 MAX_LABEL_KEYS: Final = 10_000
 """Label keys that the next table takes over instead of looking at all nodes."""
+
+LARGEST_CONDITIONS: Final = 512 << 10
+"""Bytes in memory of conditions on nodes: what follows from more of them is not kept."""
 
 _Planned = tuple["Plan | None"]
 """That nodes must be judged one by one is kept, too."""
@@ -70,16 +72,6 @@ class PlanKey(Protocol):
     def __hash__(self) -> int: ...
 
 
-class _Eligible:
-    """A mask, and how its nodes fall into the domains of the keys that were asked for."""
-
-    __slots__ = ("mask", "memberships")
-
-    def __init__(self, mask: Bools) -> None:
-        self.mask = mask
-        self.memberships: dict[str, Membership] = {}
-
-
 class NodeTable:
     """The nodes of one cluster between two changes of any of them.
 
@@ -93,7 +85,6 @@ class NodeTable:
 
     __slots__ = (
         "_allocatable",
-        "_budgets",
         "_columns",
         "_conditions",
         "_cordoned",
@@ -101,11 +92,11 @@ class NodeTable:
         "_id",
         "_label_keys",
         "_masks",
+        "_memberships",
         "_no_domain_ids",
         "_nodes",
         "_order",
         "_partitions",
-        "_planned",
         "_rank",
         "_resources",
         "_slots",
@@ -124,10 +115,8 @@ class NodeTable:
         nodes: Sequence[Node | None],
         columns: Mapping[str, Domains] | None = None,
         label_keys: frozenset[str] | None = None,
-        budgets: Budgets = USUAL,
     ) -> None:
         self.generation = generation
-        self._budgets = budgets
         self.capacity = len(nodes)
         self._nodes = nodes
         self.names: Sequence[str] = ["" if node is None else node.name for node in nodes]
@@ -153,11 +142,12 @@ class NodeTable:
 
         Snapshots that are still read work it out again.
         """
-        budgets = self._budgets
-        self._masks: Bounded[Eligibility, _Eligible] = Bounded(budgets["masks"])
-        self._partitions: Bounded[Traits, Partition] = Bounded(budgets["partitions"])
-        self.plans: Bounded[PlanKey, _Planned] = Bounded(budgets["plans"])
-        self._planned: set[Partition] = set()
+        self._masks: Cache[Eligibility, Bools] = Cache(BUDGETS["masks"])
+        self._memberships: Cache[tuple[Eligibility, str], Membership] = Cache(
+            BUDGETS["memberships"]
+        )
+        self._partitions: Cache[Traits, Partition] = Cache(BUDGETS["partitions"])
+        self.plans: Cache[PlanKey, _Planned] = Cache(BUDGETS["plans"])
         self._conditions.forget()
 
     # ------------------------------ names
@@ -305,32 +295,25 @@ class NodeTable:
 
     def mask(self, eligibility: Eligibility) -> Bools:
         """[capacity] which nodes are eligible; never a free slot."""
-        return self._eligible(eligibility).mask
-
-    def _eligible(self, eligibility: Eligibility) -> _Eligible:
-        made = self._masks.get(eligibility)
-        if made is None:
-            mask, affinity_is_shared = self._conditions.mask(self, eligibility)
-            nbytes = 500 + eligibility.nbytes + mask.nbytes
-            if affinity_is_shared and not self._masks.is_large(nbytes):
-                # It belongs to another mask, too, which goes with this one unless it is large.
-                nbytes -= eligibility.requirements.nbytes if eligibility.requirements else 0
-            made = _Eligible(mask)
-            self._masks.put(eligibility, made, nbytes)
-        return made
+        mask = self._masks.get(eligibility)
+        if mask is None:
+            mask = self._conditions.mask(self, eligibility)
+            if eligibility.nbytes <= LARGEST_CONDITIONS:
+                self._masks.put(eligibility, mask, 300 + eligibility.nbytes + mask.nbytes)
+        return mask
 
     def membership(self, eligibility: Eligibility, key: str) -> Membership:
         """The eligible nodes by domain."""
-        eligible = self._eligible(eligibility)
-        membership = eligible.memberships.get(key)
+        membership = self._memberships.get((eligibility, key))
         if membership is None:
             domains = self.domains(key)
-            ids = domains.ids[eligible.mask]
+            ids = domains.ids[self.mask(eligibility)]
             nodes = np.bincount(ids[ids >= 0], minlength=len(domains.values))
             present = nodes > 0
             membership = Membership(nodes, present, int(np.count_nonzero(present)))
-            eligible.memberships[key] = membership
-            self._masks.grew(eligibility, 400 + len(key) + nodes.nbytes + present.nbytes)
+            if eligibility.nbytes <= LARGEST_CONDITIONS:
+                size = 700 + eligibility.nbytes + nodes.nbytes + present.nbytes
+                self._memberships.put((eligibility, key), membership, size)
         return membership
 
     def partition(self, traits: Traits) -> Partition:
@@ -338,35 +321,18 @@ class NodeTable:
         partition = self._partitions.get(traits)
         if partition is None:
             partition = make_partition(self, traits)
-            self._partitions.put(traits, partition, partition.nbytes + traits.nbytes)
+            if traits.nbytes <= LARGEST_CONDITIONS:
+                self._partitions.put(traits, partition, partition.nbytes + traits.nbytes)
         return partition
 
     def keep_plan(self, of: PlanKey, made: Plan | None) -> None:
-        """Keep a plan; a partition is counted once, with the first of the plans that rest on it.
-
-        So where one has to go, all go: others may rest on the partition that was counted with it.
-        """
-        plans, size = self.plans, 300 + of.nbytes
+        """Keep a plan; those that rest on one partition share its bytes."""
         if made is None:
-            if plans.put(of, (None,), size):
-                self._forget_plans()
+            self.plans.put(of, (None,), 300 + of.nbytes)
             return
-        size += made.nbytes
         partition = made.partition
-        if plans.is_large(size):
-            plans.put(of, (made,), size + partition.nbytes)
-            return
-        if partition not in self._planned:
-            size += partition.nbytes
-        if plans.put(of, (made,), size):
-            self._forget_plans()
-            plans.put(of, (made,), 300 + of.nbytes + made.nbytes + partition.nbytes)
-        if of in plans:
-            self._planned.add(partition)
-
-    def _forget_plans(self) -> None:
-        self.plans.clear()
-        self._planned = set()
+        size = 400 + of.nbytes + made.nbytes
+        self.plans.put(of, (made,), size, ((partition, partition.nbytes),))
 
     # ------------------------------ the next table
 
@@ -391,7 +357,7 @@ class NodeTable:
             label_keys = label_keys.union(*written)
             if len(label_keys) > MAX_LABEL_KEYS:
                 label_keys = None
-        return NodeTable(self.generation + 1, held, columns, label_keys, self._budgets)
+        return NodeTable(self.generation + 1, held, columns, label_keys)
 
 
 def _amount(node: Node, resource: str) -> int:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from topospread.bounded import USUAL
 from topospread.codec.observed import view_meta
 from topospread.codec.rows import ChangeDecoder
 from topospread.errors import (
@@ -27,7 +26,7 @@ from topospread.store.values import Observed, observed_version
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from topospread.bounded import Budgets
+    from topospread.cache import Budget
     from topospread.errors import TopospreadError
     from topospread.index.changes import IndexChange
     from topospread.index.pod_classes import PodClass
@@ -51,13 +50,13 @@ class ReplicaOptions:
         coalesce: seconds for which changes are gathered while no caller waits for a revision.
         max_groups: distinct (namespace, selector) pairs that are kept.
         max_group_idle: seconds without a use after which a group is dropped.
-        budgets: bytes of what each cluster keeps.
+        group_budget: bytes of the counts of each cluster.
     """
 
     coalesce: float = 0.02
     max_groups: int = 4096
     max_group_idle: float = 600.0
-    budgets: Budgets = field(default_factory=lambda: USUAL)
+    group_budget: Budget | None = None
 
 
 class Decoder:
@@ -69,12 +68,12 @@ class Decoder:
         observed: how far the API server was read, by kind.
     """
 
-    def __init__(self, cluster: str, budgets: Budgets = USUAL) -> None:
+    def __init__(self, cluster: str) -> None:
         self.corrupt: set[Key] = set()
         self.expiries = ExpiryQueue()
         self.observed: Observed = ()
         self._cluster = cluster
-        self._changes = ChangeDecoder(budgets["rows"])
+        self._changes = ChangeDecoder()
 
     def objects(self, stored: Iterable[StoredObject]) -> Iterator[IndexChange]:
         """The changes that bring stored objects into an empty index."""
@@ -143,7 +142,7 @@ class ReplicaState:
         self._options = options
         self._arbiter: HistoryArbiter | None = None
         self._classifying = threading.Lock()
-        self.decoder = Decoder(cluster, options.budgets)
+        self.decoder = Decoder(cluster)
         self.revision_tags = RevisionTags(cluster, reader)
         self._checked: tuple[View, RevisionTags] | None = None
         self._builder = self.new_builder()
@@ -265,12 +264,12 @@ class ReplicaState:
         """An empty index."""
         options = self._options
         return Builder(
-            max_groups=options.max_groups, budgets=options.budgets, yield_control=yield_gil
+            max_groups=options.max_groups, budget=options.group_budget, yield_control=yield_gil
         )
 
     def start_decoding_anew(self, revision: Revision) -> None:
         """Forget what was decoded, for a load that begins at a revision."""
-        self.decoder = Decoder(self.cluster, self._options.budgets)
+        self.decoder = Decoder(self.cluster)
         # Others than the view's, whose revisions are still checked while the next one is loaded.
         self.revision_tags = RevisionTags(self.cluster, self._reader)
         self.revision_tags.begin(revision)

@@ -18,6 +18,7 @@ from tests.service.world import (
     soft,
     world,
 )
+from topospread.cache import LARGEST_KEY
 from topospread.errors import InvalidRequest, NotFound
 from topospread.index.builder import Builder
 from topospread.service.decisions.evaluate import (
@@ -317,6 +318,11 @@ def test_a_batch_is_bounded_as_a_whole():
         # What is remembered is not read again.
         assert len(evaluate_batch(made.engine, made.ask(), encoded[:12:2]).answers) == 6
         assert len(evaluate_batch(made.engine, made.ask(), encoded).answers) == 12
+        # A large one is not kept, and so counts each time.
+        large = _bytes_of(incoming(constraint("key", app="x"), app="x" * LARGEST_KEY))
+        assert len(evaluate_batch(made.engine, made.ask(), [large]).answers) == 1
+        with pytest.raises(InvalidRequest, match="more than 10000 bytes in one batch"):
+            evaluate_batch(made.engine, made.ask(), [large] * 2)
         # However many they are, equal ones are judged once.
         one = _bytes_of(incoming(constraint("key", app="x"), app="app"))
         answers = evaluate_batch(made.engine, made.ask(), [one] * 200).answers

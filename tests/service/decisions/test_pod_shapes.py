@@ -18,7 +18,7 @@ from tests.service.world import (
     running,
     soft,
 )
-from topospread.bounded import Budget
+from topospread.cache import BUDGETS, LARGEST_KEY
 from topospread.codec.frames import framed
 from topospread.index.nodes import NodeTable
 from topospread.service.decisions.evaluate import evaluate
@@ -87,27 +87,40 @@ def test_plans_are_bounded(empty_world: World, monkeypatch: pytest.MonkeyPatch):
 
     plans = judged().plans
     assert len(plans) == 40
-    monkeypatch.setattr(plans._budget, "most", plans.size)
+    monkeypatch.setattr(BUDGETS["plans"], "most", plans.size)
     empty_world.apply(node("n-b", "b", disk="ssd"))
     for _ in range(2):
         plans = judged().plans
         assert 0 < len(plans) < 40
-        assert plans.size <= plans._budget.most
+        assert plans.size <= BUDGETS["plans"].most
 
 
-def test_cache_of_shapes_is_bounded_in_bytes():
+def test_cache_of_shapes_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch):
     made = {number: PodShape(pod_of(incoming())) for number in range(1000)}
-    budget = Budget(40 * made[0].size)
-    shapes = PodShapes(budget)
+    monkeypatch.setattr(BUDGETS["shapes"], "most", 40 * made[0].size)
+    shapes = PodShapes()
     for number, shape in made.items():
         shapes.put(number, shape)
         assert shapes.get(number) is shape
         assert shapes.get(0) is made[0]  # the one that is always asked for
-    kept = [number for number in made if shapes.get(number) is not None]
-    assert 20 <= len(kept) <= 30
+    kept = [number for number in made if number in shapes._kept]
+    assert 20 <= len(kept) <= 40
     assert kept[1:] == list(range(kept[1], 1000))
-    assert budget.size == len(kept) * made[0].size
-    assert budget.evicted == 1000 - len(kept)
+
+
+def test_nothing_that_follows_from_a_large_pod_is_kept(three_zones: World):
+    labels = {f"label-{number}": "x" * 60 for number in range(LARGEST_KEY // 64)}
+    pod = incoming(constraint())
+    pod["metadata"]["labels"] |= labels
+    large = framed(pod_from_manifest(pod).SerializeToString())
+    assert large.size > LARGEST_KEY
+    first, second = three_zones.engine.intern(large), three_zones.engine.intern(large)
+    assert first.shape is not second.shape
+    answer = evaluate(three_zones.engine, three_zones.ask(first))
+    nodes = answer.resolved.cycle.view.snapshot.nodes
+    assert answer.resolved.cycle.effective not in nodes.plans
+    assert answer.kept is None
+    assert best(three_zones, pod) == best(three_zones, incoming(constraint()))
 
 
 def test_siblings_of_a_pod_are_judged_by_the_state_of_their_time(three_zones: World):

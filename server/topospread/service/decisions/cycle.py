@@ -7,15 +7,13 @@ once, when it is first asked for. Snapshots are immutable, so a cycle costs only
 from __future__ import annotations
 
 import secrets
-import threading
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
 import numpy as np
 
-from topospread.bounded import Budget
+from topospread.cache import BUDGETS, Cache
 from topospread.errors import CycleExpired
 from topospread.replica.view import View
 from topospread.service.decisions.pods import plan_of, pod_size
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-MAX_CYCLES: Final = 4096
 CYCLE_SECONDS: Final = 60.0
 """A scheduling cycle takes milliseconds, with slow extenders some seconds."""
 
@@ -205,68 +202,28 @@ class Cycle:
 
 
 class CycleCache:
-    """Keeps cycles by identifier; the oldest go first.
+    """Keeps cycles by identifier; those that were not asked for longest go first.
 
     Args:
         clock: seconds that only grow.
-        budget: bytes of what they keep, with the counts that they rest on.
     """
 
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, budget: Budget | None = None
-    ) -> None:
-        self._budget = budget or Budget.usual("cycles")
-        self._budget.add(self)
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._kept: OrderedDict[str, tuple[float, Cycle, int]] = OrderedDict()
-        self._groups: dict[Group, tuple[int, int]] = {}
-        self._lock = threading.Lock()
-        self.size = 0
+        self._kept: Cache[str, tuple[float, Cycle]] = Cache(BUDGETS["cycles"])
 
     def put(self, cycle: Cycle) -> str:
         """Keep a cycle; returns its identifier, which no other process has."""
         identifier = secrets.token_urlsafe(12)
-        now = self._clock()
-        size = cycle.size
-        with self._lock:
-            self._kept[identifier] = (now + CYCLE_SECONDS, cycle, size)
-            self.size += size
-            for group in cycle.groups:
-                self._hold(group, cycle.growth)
-            while self._kept and next(iter(self._kept.values()))[0] <= now:
-                self._drop_oldest()
-            # The oldest is worth the least: its Filter and Score have most likely been asked.
-            while self._kept and (len(self._kept) > MAX_CYCLES or self.size > self._budget.most):
-                self._drop_oldest()
-                self._budget.evicted += 1
+        growth = cycle.growth
+        counts = [(group, group.size + growth) for group in cycle.groups]
+        self._kept.put(identifier, (self._clock() + CYCLE_SECONDS, cycle), cycle.size, counts)
         return identifier
-
-    def _drop_oldest(self) -> None:
-        _, (_, gone, freed) = self._kept.popitem(last=False)
-        self.size -= freed
-        for group in gone.groups:
-            self._let_go(group)
-
-    def _hold(self, group: Group, growth: int) -> None:
-        """Count a group once, however many cycles rest on it, with what it holds by now."""
-        cycles, size = self._groups.get(group, (0, 0))
-        now = group.size + growth
-        self.size += now - size
-        self._groups[group] = (cycles + 1, now)
-
-    def _let_go(self, group: Group) -> None:
-        cycles, size = self._groups.pop(group)
-        if cycles > 1:
-            self._groups[group] = (cycles - 1, size)
-        else:
-            self.size -= size
 
     def get(self, identifier: str) -> Cycle | None:
         """The cycle, or None when it is unknown here or too old."""
         kept = self._kept.get(identifier)
-        if kept is None or kept[0] <= self._clock():
-            return None
-        return kept[1]
+        return None if kept is None or kept[0] <= self._clock() else kept[1]
 
     def expired(self, identifier: str) -> CycleExpired:
         """The error for a cycle that cannot be resumed."""

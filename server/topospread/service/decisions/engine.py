@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from topospread.bounded import USUAL
+from topospread.cache import LARGEST_KEY
 from topospread.checkpoints import checkpoint, will_take_long
 from topospread.codec.demands import DemandReader
 from topospread.codec.frames import FramedPod, framed
@@ -40,7 +40,6 @@ from topospread.store.model import Key, Kind
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from topospread.bounded import Budgets
     from topospread.codec.frames import UnreadPod
     from topospread.index.groups import Group
     from topospread.index.pod_classes import PodClass
@@ -117,9 +116,7 @@ class Engine:
         clock: Clock = time.perf_counter,
         *,
         remembers: bool = True,
-        budgets: Budgets = USUAL,
     ) -> None:
-        self.budgets = budgets
         self.replicas = replicas
         self.rules = rules
         self.cycles = cycles
@@ -127,8 +124,8 @@ class Engine:
         self.clock = clock
         self.remembers = remembers
         self._reader = reader
-        self._shapes = PodShapes(budgets["shapes"])
-        self._demands = DemandReader(budgets["demands"])
+        self._shapes = PodShapes()
+        self._demands = DemandReader()
 
     def new_cycle(self, request: DecisionRequest) -> ResolvedCycle:
         """A new cycle for the request's pod.
@@ -222,7 +219,7 @@ class Engine:
         """
         most = max(1, self.limits.batch_cells // max(node_count, FEW_NODES))
         shapes: set[Hashable] = set()
-        judged = size = conditions = 0
+        different = judged = size = conditions = 0
         read: list[FramedPod | Pod | InvalidRequest | NotFound] = []
         for position, given in enumerate(pods):
             checkpoint()
@@ -234,14 +231,16 @@ class Engine:
                 read.append(refused)
                 continue
             read.append(pod)
-            if isinstance(pod, Pod) or pod.key in shapes:
+            # A large one is not kept: each is parsed and judged by itself.
+            if isinstance(pod, Pod) or (pod.key in shapes and pod.size <= LARGEST_KEY):
                 continue
             shapes.add(pod.key)
+            different += 1
             judged += 1 + pod.constraints
             size += pod.size
             if len(pods) > 1 and self._shapes.get(pod.key) is None:
                 conditions += pod.conditions(self.limits.batch_conditions - conditions)
-            if len(shapes) == 1:
+            if different == 1:
                 continue  # one pod is bounded by the limits for a pod
             if judged > most:
                 raise _to_be_split(

@@ -194,7 +194,7 @@ def _remembered(resolved: ResolvedCycle, top_k: int) -> Evaluation | None:
 def _remember(cycle: Cycle, top_k: int, evaluation: Evaluation) -> None:
     """Keep a result with the first group it rests on, so that it goes when that changes."""
     snapshot, effective = cycle.view.snapshot, cycle.effective
-    if effective.groups:
+    if effective.groups and not effective.is_large:
         versions = effective.versions(snapshot)
         kept = evaluation.kept = Remembered(snapshot.nodes, versions, evaluation.parts)
         size = effective.nbytes + RANKED_BYTES * len(evaluation.top)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from topospread.bounded import Bounded, Budget
+from topospread.cache import BUDGETS, LARGEST_KEY, Cache
 from topospread.codec.frames import FramedPod, framed
 from topospread.codec.pods import too_many_terms
 from topospread.errors import InvalidPod, InvalidRequest
@@ -46,13 +46,15 @@ class EffectiveConstraints:
         pre_filter: Success; Skip without hard constraints; Error when one does not parse.
         pre_score: the same of soft constraints.
         groups: what must be counted to judge them.
+        is_large: the pod is a large one: nothing that follows from it is kept.
         nbytes: about: of constraints with their selectors, and of conditions on nodes.
     """
 
-    __slots__ = ("constraints", "groups", "nbytes", "pre_filter", "pre_score")
+    __slots__ = ("constraints", "groups", "is_large", "nbytes", "pre_filter", "pre_score")
 
-    def __init__(self, constraints: PodConstraints) -> None:
+    def __init__(self, constraints: PodConstraints, *, is_large: bool) -> None:
         self.constraints = constraints
+        self.is_large = is_large
         self.pre_filter = _status(constraints.hard)
         self.pre_score = _status(constraints.soft)
         both = (*constraints.hard.constraints, *constraints.soft.constraints)
@@ -81,14 +83,15 @@ class EffectiveConstraints:
 def plan_of(effective: EffectiveConstraints, snapshot: Snapshot) -> Plan | None:
     """The plan to judge node classes by; None when nodes must be judged one by one.
 
-    It is kept by the node table, and dropped with it.
+    It is kept by the node table, and dropped with it; a large pod's is not kept.
     """
     nodes = snapshot.nodes
     kept = nodes.plans.get(effective)
     if kept is not None:
         return kept[0]
     made = plan(effective.constraints, snapshot)
-    nodes.keep_plan(effective, made)
+    if not effective.is_large:
+        nodes.keep_plan(effective, made)
     return made
 
 
@@ -106,11 +109,12 @@ class PodShape:
         encoded: bytes of what it was parsed from; a shape that is remembered has its key, too.
     """
 
-    __slots__ = ("_effective", "pod", "size")
+    __slots__ = ("_effective", "is_large", "pod", "size")
 
     def __init__(self, pod: Pod, encoded: int = 0) -> None:
         self.pod = pod
         self.size = pod_size(pod) + 2 * encoded
+        self.is_large = encoded > LARGEST_KEY
         self._effective: tuple[Rules, NamespaceWorkloads, EffectiveConstraints] | None = None
 
     def effective_constraints(self, rules: Rules, snapshot: Snapshot) -> EffectiveConstraints:
@@ -121,7 +125,8 @@ class PodShape:
             deduced = None
             if needs_default_selector(self.pod, rules):
                 deduced = default_selector(self.pod, workloads.services, workloads.lookup)
-            effective = EffectiveConstraints(pod_constraints(self.pod, rules, deduced))
+            constraints = pod_constraints(self.pod, rules, deduced)
+            effective = EffectiveConstraints(constraints, is_large=self.is_large)
             made = self._effective = (rules, workloads, effective)
         return made[2]
 
@@ -158,13 +163,14 @@ class PodShapes:
         get: the shape with a key, if it is remembered.
     """
 
-    def __init__(self, budget: Budget | None = None) -> None:
-        self._kept: Bounded[Hashable, PodShape] = Bounded(budget or Budget.usual("shapes"))
+    def __init__(self) -> None:
+        self._kept: Cache[Hashable, PodShape] = Cache(BUDGETS["shapes"])
         self.get = self._kept.get
 
     def put(self, key: Hashable, shape: PodShape) -> None:
-        """Keep a shape."""
-        self._kept.put(key, shape, shape.size)
+        """Keep a shape, unless it is a large one."""
+        if not shape.is_large:
+            self._kept.put(key, shape, shape.size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topospread.bounded import Bounded, Budget
+from topospread.cache import BUDGETS, Cache
 from topospread.errors import InvalidPod
 from topospread.index.overlay import Overlay, apply_overlay
 from topospread.service.decisions.node_fit import Fit
@@ -315,11 +315,9 @@ def _terms(state: DomainState) -> str:
 class UnboundPods:
     """The last pod of each shape that was answered with nodes and may not be bound yet."""
 
-    def __init__(self, budget: Budget | None = None) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last: Bounded[tuple[str, PodShape], tuple[str, str, float]] = Bounded(
-            budget or Budget.usual("bursts")
-        )
+        self._last: Cache[tuple[str, PodShape], tuple[str, str, float]] = Cache(BUDGETS["bursts"])
 
     def outran(self, replica: Replica | None, pod: ShapedPod) -> bool:
         """Whether the pod of this shape before this one is not in the state yet.

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, Protocol
 
+from topospread.cache import BUDGETS
 from topospread.errors import NotFound, TopospreadError
 from topospread.service.decisions.pods import ShapedPod
 from topospread.service.decisions.request import DecisionRequest
@@ -157,7 +158,7 @@ class UnschedulablePods:
         self._count = count
         self._clock = clock
         self._lock = threading.Lock()
-        self._budget = engine.budgets["refused"]
+        self._budget = BUDGETS["refused"]
         self._budget.add(self)
         self._groups: dict[tuple[PodShape, bytes], _PodGroup] = {}
         self._candidates: dict[bytes, _CandidateSet] = {}

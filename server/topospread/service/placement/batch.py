@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from topospread.bounded import Bounded
+from topospread.cache import BUDGETS, Cache
 from topospread.checkpoints import checkpoint, computing_for
 from topospread.codec.reservations import ReservationTemplate, reservation_key, reservation_row
 from topospread.codec.stored_pods import bound_pod
@@ -98,8 +98,8 @@ class PlacementBatches:
         self._engine = engine
         self._store = store
         self._thread_time = thread_time
-        self._claims: Bounded[tuple[EffectiveConstraints, Demand], ReservationTemplate] = Bounded(
-            engine.budgets["claims"]
+        self._claims: Cache[tuple[EffectiveConstraints, Demand], ReservationTemplate] = Cache(
+            BUDGETS["claims"]
         )
 
     def run(
@@ -276,7 +276,8 @@ class PlacementBatches:
             constraints = cycle.constraints.hard.constraints
             claim = ReservationTemplate(cycle.pod, placement.demand.requests, constraints)
             size = 800 + cycle.effective.nbytes + claim.nbytes + placement.demand.nbytes
-            self._claims.put(judged, claim, size)
+            if not cycle.effective.is_large:
+                self._claims.put(judged, claim, size)
         # Who renews without a uid does not make it anybody's.
         uid = cycle.uid or ("" if held is None else held.uid)
         # Greater than any before it: what was written for the pod is part of the view.

@@ -89,7 +89,7 @@ class ScenarioBuilder:
     def __init__(self, engine: Engine, store: Store) -> None:
         self._engine = engine
         self._store = store
-        self._demands = DemandReader(engine.budgets["demands"])
+        self._demands = DemandReader()
 
     def make(self, request: SimulationRequest) -> Scenario:
         """Check a request and fetch what it needs.
