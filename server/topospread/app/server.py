@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from contextlib import ExitStack
 from importlib.metadata import version
@@ -22,6 +21,7 @@ from topospread.app.expander import (
 from topospread.app.factories import make_extender, make_webhook, within_open_files
 from topospread.app.http_servers import make_http_servers
 from topospread.app.settings_digest import settings_digest
+from topospread.app.stop_event import StopEvent
 from topospread.app.stores import open_store
 from topospread.cache import BUDGETS, Budget
 from topospread.calls.access import AccessControl
@@ -131,7 +131,7 @@ class Server:
         self._started = time.time()
         self._ready = False
         self._stopping = False
-        self._hurry = threading.Event()
+        self._hurry = StopEvent()
         self._http_port = self._extender_port = 0
         self.expander_address = ""
         self._closing = ExitStack()
