@@ -63,7 +63,7 @@ class Event:
     def __init__(self, name: str, token: str = "") -> None:
         self.name = name
         self.call = self
-        self.invocation_metadata = [("authorization", token)] * bool(token)
+        self.invocation_metadata = [("authorization", f"Bearer {token}")] * bool(token)
 
     def peer(self) -> str:
         """The connection of its caller."""
@@ -126,11 +126,11 @@ def test_a_caller_with_much_in_a_full_queue_gives_way_to_another(make, closing):
     assert order == ["many", "many", "few", "many"], "the refused one, then callers in turn"
 
 
-@pytest.mark.parametrize("token", ["", "Bearer one"])
-def test_owner_has_no_more_than_its_share_of_threads(make, closing, token):
+@pytest.mark.parametrize("tokens", [("", "", ""), ("one", "two", "three")])
+def test_connection_has_no_more_than_its_share_of_threads(make, closing, tokens):
+    # Whatever tokens it sends: they are not checked yet.
     executor, held = make(threads=4, share=2), Held(closing)
-    connections = ("a", "b", "c") if token else ("a", "a", "a")
-    events = [Event(connection, token) for connection in connections]
+    events = [Event("a", token) for token in tokens]
     many = [executor.submit(lambda _: held(), event) for event in events]
     until(lambda: executor.busy == 2, "two are under way")
     assert executor.submit(lambda _: refused(), Event("other")).result(PATIENCE) is False

@@ -51,7 +51,7 @@ class Work:
     Attributes:
         refused: it is carried out on the thread that brought it, and must not wait for anything.
         arrived: when, on the clock of time.perf_counter.
-        owner: its caller's token, or else the connection; "" where that is not known.
+        owner: its caller's connection; "" where that is not known.
         future: gets what comes of it.
     """
 
@@ -89,7 +89,7 @@ def current_work() -> Work | None:
 
 
 def _owner(arguments: tuple[Any, ...]) -> Hashable:
-    """The caller's token, or else the connection, of a call that grpcio submits with these.
+    """The connection of a call that grpcio submits with these; its credential is not checked yet.
 
     Its event is among them, which is not public: where grpcio does otherwise one day, callers
     share one turn.
@@ -97,8 +97,7 @@ def _owner(arguments: tuple[Any, ...]) -> Hashable:
     for argument in arguments:
         peer = getattr(getattr(argument, "call", None), "peer", None)
         if peer is not None:
-            sent = dict(getattr(argument, "invocation_metadata", None) or ())
-            return sent.get("authorization") or peer()  # type: ignore[no-any-return] # str, bytes
+            return peer()  # type: ignore[no-any-return] # str
     return ""
 
 
