@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
+import click
 import pytest
 from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
 from tests.cli.conftest import check_document
 from tests.cli.manifests import CLUSTER, POD
-from topospread.cli.main import VERBS, root
+from topospread.cli.errors import Terminated
+from topospread.cli.main import VERBS, root, run
 
 DONE, NO_NODE, BAD_INPUT, OUT_OF_REACH = 0, 1, 2, 3
 
@@ -260,3 +263,29 @@ def test_states_of_constraints_are_completed(shell):
     assert offered("--state", "blocked,v") == ["blocked,violated"]
     assert offered("--fail-on", "v") == ["violated"]
     assert offered("--sort-by", "s") == ["severity", "skew"]
+
+
+@pytest.mark.parametrize(
+    ("interrupt", "code", "word"),
+    [(KeyboardInterrupt, 130, "interrupted"), (Terminated, 143, "terminated")],
+)
+def test_interrupt_amid_a_wait_is_an_interrupt(capsys, interrupt, code, word):
+    @click.command
+    def waiting():
+        # As in threading.Condition.wait, where an interrupt may come after the release.
+        lock = threading.Lock()
+        with lock:
+            lock.release()
+            raise interrupt
+
+    assert run([], waiting) == code
+    assert capsys.readouterr().err == f"topospread: {word}\n"
+
+
+def test_another_runtime_error_is_none():
+    @click.command
+    def failing():
+        raise RuntimeError("a defect")
+
+    with pytest.raises(RuntimeError, match="a defect"):
+        run([], failing)

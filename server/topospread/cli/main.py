@@ -130,8 +130,12 @@ def run(
     except SystemExit:
         # click exits so when the reader of a pipe closes it (`| head`), which is no error.
         return errors.DONE
-    except click.Abort as abort:
-        if isinstance(abort.__cause__, errors.Terminated):
+    except RuntimeError as failed:
+        # click's Abort is one; of an interrupt amid threading.Condition.wait the lock makes one.
+        interrupt = failed.__context__
+        if not isinstance(failed, click.Abort) and not isinstance(interrupt, KeyboardInterrupt):
+            raise
+        if isinstance(interrupt, errors.Terminated):
             click.echo("topospread: terminated", err=True)
             return errors.TERMINATED
         click.echo("topospread: interrupted", err=True)
