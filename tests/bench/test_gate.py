@@ -58,8 +58,9 @@ def test_the_cost_of_a_decision_depends_on_nodes_and_pods_as_promised() -> None:
             for size, each in children.items():
                 spent[size].append(each.run(evaluate_cost, 0.15))
         first = children[USUAL].run(first_use_costs, 0)
-    usual = statistics.median(spent[USUAL])
-    assert usual <= 1.2 * statistics.median(spent[TENTH]), spent
-    assert statistics.median(spent[TRIPLE]) <= 3.5 * usual, spent
+    # What else the machine does adds to a cost, and takes nothing away.
+    usual = min(spent[USUAL])
+    assert usual <= 1.2 * min(spent[TENTH]), spent
+    assert min(spent[TRIPLE]) <= 3.5 * usual, spent
     assert len(first) == NEW_SELECTORS
     assert statistics.median(first) * 1e3 <= 40 * usual, (first, spent)
