@@ -9,8 +9,7 @@ that work counts out at once get equal results; no lock is taken.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,8 +86,7 @@ class Aggregate(Protocol[Value]):
     def __hash__(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class DomainCounts:
+class DomainCounts(NamedTuple):
     """[domains] matching pods on eligible nodes of each domain of a key."""
 
     eligibility: Eligibility
@@ -132,8 +130,7 @@ class DomainCounts:
         return array
 
 
-@dataclass(frozen=True, slots=True)
-class NodesByCount:
+class NodesByCount(NamedTuple):
     """How many nodes of each class hold how many matching pods, and which."""
 
     partition: Partition
