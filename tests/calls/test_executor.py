@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.servers import threads_end
 from tests.waiting import PATIENCE, until
+from topospread.calls.call import Call
 from topospread.calls.executor import Executor, current_work
 
 if TYPE_CHECKING:
@@ -139,6 +141,26 @@ def test_connection_has_no_more_than_its_share_of_threads(make, closing, tokens)
     executor.shutdown(wait=False)
     held.let_go()
     assert all(future.result(PATIENCE) for future in many), "also when the executor ends"
+
+
+def test_callers_of_http_take_turns(make, closing):
+    executor, held = make(threads=1), Held(closing)
+    held.begin(executor)
+    order: list[str] = []
+
+    def call(peer: str) -> Call:
+        context: Any = SimpleNamespace(peer=lambda: peer)
+        method: Any = SimpleNamespace(turn=None)
+        return Call(method, context, 0.0)
+
+    calls = [
+        executor.submit(lambda call: order.append(call.owner), call(peer))
+        for peer in ("many", "many", "many", "few")
+    ]
+    held.let_go()
+    for each in calls:
+        each.result(PATIENCE)
+    assert order == ["many", "few", "many", "many"]
 
 
 def test_without_a_queue_each_call_has_a_thread_or_is_refused(make, closing):

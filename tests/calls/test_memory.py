@@ -13,6 +13,7 @@ from tests.servers import Peer, evaluate_request, node, pod, served, two_zones
 from tests.waiting import PATIENCE, until
 from topospread.calls.memory import (
     GRACE_SECONDS,
+    MANY_PENDING,
     MANY_READ,
     PENDING_SECONDS,
     READ_SECONDS,
@@ -153,6 +154,17 @@ def test_calls_whose_callers_keep_the_server_waiting_are_ended():
         sweeper.sweep(now + PENDING_SECONDS + 1)
         assert ended.kinds() == dict.fromkeys(("first", "second"), DeadlineExceeded)
     assert not sweeper.pending
+
+
+def test_of_many_answers_that_wait_the_older_ones_are_ended():
+    sweeper, ended = Sweeper(), Ended()
+    now = time.monotonic()
+    for number in range(MANY_PENDING + 3):
+        sweeper.pending[number] = now, ended.of(number)
+    sweeper.sweep(now + WANTED_SECONDS - 0.1)
+    assert not ended.errors
+    sweeper.sweep(now + WANTED_SECONDS + 0.1)
+    assert ended.kinds() == dict.fromkeys(range(3), DeadlineExceeded)
 
 
 def test_a_stream_whose_caller_is_not_valid_has_a_moment_to_say_so():

@@ -11,6 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.servers import Peer, evaluate_request, pod, served
+from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE, until
 from topospread.calls import executor
 from topospread.calls.executor import Executor
@@ -19,6 +20,7 @@ from topospread.codec.fields import delimited
 from topospread.rpc import completion_queue
 from topospread.rpc.completion_queue import CompletionQueue, IncomingCall
 from topospread.service.decisions.evaluate import evaluate_batch
+from topospread.servicers.decision import _with_statuses
 from topospread.spread.classes import judge
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import decision_service_pb2 as pb
@@ -203,6 +205,44 @@ def test_queue_is_bounded_when_all_messages_come_at_once(run):
         assert decisions.depth == 2
     codes = sorted(call.code().name for call in calls)
     assert codes == ["OK", "OK", *["RESOURCE_EXHAUSTED"] * 3]
+
+
+def test_large_requests_that_wait_are_bounded(run):
+    running = run(max_held_bytes="1MiB")
+    decisions, guard = running.server.pools.decisions, running.server.grpc.pipeline.parts.guard
+    large = evaluate_request()
+    large.pod.object.metadata.annotations["notes"] = "x" * (200 << 10)
+    send = running.peer.engine.EvaluatePod.future
+    with Peer(running.server.address) as other:
+        with decisions.paused():
+            calls = [send(large, timeout=PATIENCE) for _ in range(4)]
+            until(lambda: sum(call.done() for call in calls) == 2, "half a MiB is one caller's")
+            assert 400 << 10 <= guard.total <= 512 << 10
+            others = other.engine.EvaluatePod.future(large, timeout=PATIENCE)
+            until(lambda: decisions.depth == 3, "another's waits, too")
+        codes = sorted(call.code().name for call in calls)
+        assert codes == ["OK", "OK", *["RESOURCE_EXHAUSTED"] * 2]
+        assert others.result(PATIENCE).feasible_node_count == 1
+    until(lambda: guard.total == 0, "nothing is kept")
+
+
+def test_batch_that_is_begun_again_is_counted_once(run, monkeypatch):
+    running = run()
+    running.peer.evaluate()  # the first one of a server takes long itself
+    began: list[None] = []
+
+    def long(*arguments):
+        began.append(None)
+        will_take_long()
+        return _with_statuses(*arguments)
+
+    monkeypatch.setattr("topospread.servicers.decision._with_statuses", long)
+    running.peer.engine.BatchEvaluatePods(
+        pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod]), timeout=PATIENCE
+    )
+    assert len(began) == 2, "in the fast lane and in the slow one"
+    attempts = {"result": "scheduled", "profile": "default-scheduler"}
+    assert value(running.metrics(), "scheduler_schedule_attempts_total", **attempts) == 2
 
 
 def _awaits(decisions: CompletionQueue, calls: int) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from tests.waiting import until
+from tests.telemetry.expositions import value
+from tests.waiting import PATIENCE, until
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ def test_silent_stream_is_ended_for_others(running):
     silent = peer.silent_call(WATCH)
     until(silent.done, "it is ended")
     assert silent.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    labels = {"method": "ClusterStateService/WatchObjects", "code": "RESOURCE_EXHAUSTED"}
+    until(lambda: value(running.metrics(), "topospread_calls_total", **labels), "it is counted so")
     until(lambda: streams.busy == 1, "there is room")
     other = peer.state.WatchObjects(request)
     next(other)
@@ -45,6 +50,23 @@ def test_silent_stream_does_not_delay_the_servers_stop(running):
     silent = running.peer.silent_call(WATCH)
     running.server.stop()
     assert silent.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
+
+
+def test_stream_that_idles_between_questions_does_not_delay_the_servers_stop(run):
+    running = run(shutdown_grace_period="10m")
+    asked = threading.Event()
+    question = reflection_pb2.ServerReflectionRequest(list_services="")
+
+    def questions():
+        yield question
+        asked.wait(PATIENCE)
+
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(running.peer.channel)
+    answers = stub.ServerReflectionInfo(questions())
+    next(answers)
+    running.server.stop()
+    assert answers.code() is grpc.StatusCode.UNAVAILABLE
+    asked.set()
 
 
 def test_watch_outlives_the_default_deadline_of_a_call(running, monkeypatch):

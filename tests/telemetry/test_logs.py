@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import sys
 import time
 
@@ -12,6 +13,7 @@ from topospread.telemetry.logs import (
     MAX_FIELD,
     MAX_LINE,
     MAX_MESSAGE,
+    FileHandler,
     start_logging,
     without_secrets,
 )
@@ -230,6 +232,19 @@ def test_a_library_cannot_fill_the_log(logged):
     assert (reported.count("opentelemetry.trace"), reported.count("topospread.test")) == (10, 1000)
     logging.getLogger("uvicorn.error").warning("another's")
     assert json.loads(lines()[-1])["logger"] == "uvicorn.error"
+
+
+def test_line_that_cannot_be_made_is_lost_and_counted(capfd):
+    reading, writing = os.pipe()
+    with open(reading, "rb") as lines, open(writing, "wb", buffering=0):
+        handler = FileHandler(writing)
+        wrong = logging.LogRecord("topospread", logging.INFO, "", 0, "%d", ("one",), None)
+        for record in (wrong, logging.makeLogRecord({"msg": "right"})):
+            handler.handle(record)
+        assert lines.readline() == b"right\n"
+        assert handler.lost == 1
+        handler.close()
+    assert capfd.readouterr().err == ""
 
 
 def test_unraisable_exceptions_are_a_line(logged):

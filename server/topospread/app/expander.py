@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from topospread.access.callers import Role
-from topospread.app import factories
 from topospread.calls.access import AccessControl
 from topospread.calls.call import Call, Method, Unary
 from topospread.calls.pipeline import Pipeline
@@ -68,7 +67,6 @@ def expander_server(
         max_connection_age=settings.max_connection_age,
         reflection=False,
         reuse_port=settings.reuse_port,
-        max_calls=factories.EXPANDER_THREADS,
         max_connections=min(MAX_CONNECTIONS, settings.max_connections),
     )
     return GrpcServer(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from typing_extensions import override
 
+from topospread.calls.call import Call
 from topospread.calls.call_queue import CallQueue
 from topospread.errors import QueueFull
 
@@ -51,7 +52,7 @@ class Work:
     Attributes:
         refused: it is carried out on the thread that brought it, and must not wait for anything.
         arrived: when, on the clock of time.perf_counter.
-        owner: its caller's connection; "" where that is not known.
+        owner: see :func:`_owner`; "" where that is not known.
         future: gets what comes of it.
     """
 
@@ -89,12 +90,15 @@ def current_work() -> Work | None:
 
 
 def _owner(arguments: tuple[Any, ...]) -> Hashable:
-    """The connection of a call that grpcio submits with these; its credential is not checked yet.
+    """Whose a call is that is submitted with these.
 
-    Its event is among them, which is not public: where grpcio does otherwise one day, callers
-    share one turn.
+    Of one of HTTP the :class:`~topospread.calls.call.Call` is among them. Of one of grpcio, whose
+    credential is not checked yet, it is the connection: its event is among them, which is not
+    public; where grpcio does otherwise one day, callers share one turn.
     """
     for argument in arguments:
+        if isinstance(argument, Call):
+            return argument.owner
         peer = getattr(getattr(argument, "call", None), "peer", None)
         if peer is not None:
             return peer()  # type: ignore[no-any-return] # str

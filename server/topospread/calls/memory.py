@@ -38,7 +38,8 @@ READ_SECONDS: Final = 30.0
 """In which a request must have come as a whole."""
 
 WANTED_SECONDS: Final = 1.0
-"""The same while other calls wait for the thread that waits for it, or many are being read."""
+"""The same while other calls wait for the thread that waits for it, or many are being read; and for
+answers while many wait to be taken."""
 
 MANY_READ: Final = 16
 """Requests that are being read at once, past which the older ones are ended: what has come of each
@@ -49,6 +50,10 @@ PENDING_SECONDS: Final = 30.0
 
 MAX_PENDING: Final = 8192
 """Calls whose answers are not taken yet, however small these are."""
+
+MANY_PENDING: Final = MAX_PENDING // 2
+"""The same, past which the older ones are ended, so that a few callers do not keep all others out
+for longer than that takes."""
 
 GRACE_SECONDS: Final = 0.7
 """Seconds that a stream whose caller is not valid any more has to end by itself, saying why."""
@@ -199,10 +204,14 @@ class Sweeper:
             if began < now - seconds:
                 late = QueueFull(f"the request did not come within {seconds:g} s: try again")
                 self._end(self.reading, key, ending, ShuttingDown() if self.stopping else late)
-        for key, (began, end) in self.pending.copy().items():
-            if began > now - PENDING_SECONDS:
+        pending = self.pending.copy()
+        for left, (key, (began, end)) in zip(
+            range(len(pending), 0, -1), pending.items(), strict=True
+        ):
+            seconds = WANTED_SECONDS if left > MANY_PENDING else PENDING_SECONDS
+            if began > now - seconds:
                 break
-            text = f"the caller kept the server waiting for {PENDING_SECONDS:g} s"
+            text = f"the caller kept the server waiting for {seconds:g} s"
             self._end(self.pending, key, end, DeadlineExceeded(text))
         streams = self.streams.copy()
         self._invalid = {

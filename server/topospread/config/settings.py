@@ -50,12 +50,12 @@ class Setting:
 
     @property
     def flag(self) -> str:
-        """``--max-waiting-calls``."""
+        """``--decision-queue``."""
         return "--" + self.name.replace("_", "-")
 
     @property
     def variable(self) -> str:
-        """``TOPOSPREAD_MAX_WAITING_CALLS``."""
+        """``TOPOSPREAD_DECISION_QUEUE``."""
         return "TOPOSPREAD_" + self.name.upper()
 
     @property
@@ -233,7 +233,7 @@ class ServerSettings:
         1024,
         values.whole(1),
         unit="calls a process",
-        help="Decisions that may queue; past it RESOURCE_EXHAUSTED.",
+        help="Decisions that may queue, and as many that take long; past it RESOURCE_EXHAUSTED.",
         reason="A queue longer than schedulers' patience only makes answers that come too late.",
     )
 

@@ -36,10 +36,11 @@ from topospread.calls.call import Call, call_ended
 from topospread.calls.call_queue import CallQueue
 from topospread.calls.executor import JOIN_SECONDS
 from topospread.calls.memory import MAX_PENDING
+from topospread.calls.pipeline import LARGE
 from topospread.calls.sizes import FIRST_PACKED, decompressed
 from topospread.calls.status import code_number, status_of, trailers
 from topospread.checkpoints import Preempted
-from topospread.errors import QueueFull
+from topospread.errors import LimitExceeded, QueueFull
 from topospread.rpc.threads import certificate_names
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from topospread.access.certificates import CertificateNames
     from topospread.calls.call import Metadata, ServedMethod
     from topospread.calls.executor import Executor
-    from topospread.calls.memory import Sweeper
+    from topospread.calls.memory import Held, Sweeper
     from topospread.calls.pipeline import Pipeline
     from topospread.calls.sizes import SizeLimit
     from topospread.errors import TopospreadError
@@ -316,13 +317,24 @@ class IncomingCall:
     its last event: gRPC cancels calls that nobody holds.
     """
 
-    __slots__ = ("_call", "_callback", "_event", "_gone", "_over", "_raw", "_transport", "_watched")
+    __slots__ = (
+        "_call",
+        "_callback",
+        "_event",
+        "_gone",
+        "_held",
+        "_over",
+        "_raw",
+        "_transport",
+        "_watched",
+    )
 
     def __init__(self, transport: CompletionQueue, method: ServedMethod, event: Any) -> None:
         self._call = Call(method, self, time.perf_counter())
         self._transport = transport
         self._event = event
         self._raw: bytes | None = None
+        self._held: Held | None = None
         self._gone = self._over = False
         self._watched = False
         self._callback: Callable[[], None] | None = None
@@ -358,10 +370,19 @@ class IncomingCall:
         self._transport.begin(self._event.call, receive, self.received)
 
     def received(self, event: Any) -> IncomingCall | None:
-        """Take the message; the call is ready, unless it was refused meanwhile."""
+        """Take the message; the call is ready, unless it is refused, or was meanwhile."""
         if self._transport.sweeper.reading.pop(self, None) is None:
             return None
-        self._raw = event.batch_operations[0].message()
+        raw = event.batch_operations[0].message()
+        if raw is not None and len(raw) >= LARGE:
+            # It may wait in a queue, with others of its kind.
+            try:
+                self._held = self._transport.pipeline.parts.guard.hold(self.owner, len(raw))
+            except LimitExceeded as refused:
+                self._call.refused = refused
+                self._answer()
+                return None
+        self._raw = raw
         return self
 
     def decide(self) -> bool:
@@ -418,12 +439,13 @@ class IncomingCall:
     def drop(self) -> None:
         """End a call that cannot be answered, for a reason that is in the log."""
         self._event.call.cancel()
+        self._let_go()
         self._run_callback()
 
     def _answer(self) -> None:
         """Carry out the call and send its answer or status."""
         payload = Variables().run(self._transport.pipeline.respond, self._call)
-        self._raw = None
+        self._let_go()
         failed = self._call.error is not None
         self._transport.begin(
             self._event.call,
@@ -438,6 +460,12 @@ class IncomingCall:
             ),
             self.ended,
         )
+
+    def _let_go(self) -> None:
+        """Keep the message no longer."""
+        self._raw = None
+        if self._held is not None:
+            self._held.release()
 
     def _failed(self) -> Any:
         """The operation that ends the call with its error; not in a frame that the error holds."""

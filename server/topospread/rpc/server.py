@@ -108,8 +108,6 @@ class ServerOptions:
             a little later.
         reflection: whether the reflection service is served.
         reuse_port: share the port with other processes that ask for the same.
-        max_calls: calls at once; past it RESOURCE_EXHAUSTED. 0: as many as the pools take. What a
-            CompletionQueue brings is not among them: its queue is bounded.
         max_connections: open at once.
         max_calls_per_connection: clients delay the calls beyond it.
     """
@@ -119,7 +117,6 @@ class ServerOptions:
     max_connection_age: float = 0.0
     reflection: bool = True
     reuse_port: bool = False
-    max_calls: int = 0
     max_connections: int = 1024
     max_calls_per_connection: int = 1024
 
@@ -143,7 +140,6 @@ class GrpcServer:
         self._server = grpc.server(
             pools.executors["other"],
             options=_channel_options(options),
-            maximum_concurrent_rpcs=options.max_calls or None,
         )
         self._queue: CompletionQueue | None = None
         for service, methods in services.items():

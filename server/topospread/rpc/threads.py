@@ -38,6 +38,7 @@ class ThreadContext:
         context: grpcio's.
         sweeper: ends it when a message does not come.
         executor: whose thread waits for them.
+        streaming: its answers are a stream, which idles between messages.
     """
 
     def __init__(
@@ -46,12 +47,16 @@ class ThreadContext:
         context: grpc.ServicerContext,
         sweeper: Sweeper,
         executor: Executor,
+        *,
+        streaming: bool = False,
     ) -> None:
         self._raws = raws
         self._context = context
         self._sweeper = sweeper
         self._executor = executor
-        self._begun = False
+        self._awaits_request = True
+        self._streaming = streaming
+        self._ended: TopospreadError | None = None
         self._last = b""
         self.is_active = context.is_active
         self.time_remaining = context.time_remaining
@@ -69,17 +74,21 @@ class ThreadContext:
     def receive(self, limit: SizeLimit) -> bytes | None:
         """Wait for the next message, and unpack it."""
         sweeper = self._sweeper
-        first, self._begun = not self._begun, True
+        reads = self._awaits_request
+        # The next message of a stream without answers in between is on its way.
+        self._awaits_request = self._streaming
         try:
-            with sweeper.read(self.end, self._wanted) if first else sweeper.wait(self.end):
+            with sweeper.read(self.end, self._wanted) if reads else sweeper.wait(self.end):
                 self._last = next(self._raws)
         except StopIteration:
             # The end of what the caller has sent, or of the call: gRPC does not always say which.
+            if self._ended is not None:
+                raise self._ended from None
             if not self._context.is_active():
                 raise call_ended(self) from None
             return None
         except grpc.RpcError as cause:
-            raise call_ended(self) from cause
+            raise self._ended or call_ended(self) from cause
         return decompressed(self._last, limit)
 
     def rewind(self) -> None:
@@ -95,6 +104,7 @@ class ThreadContext:
         grpcio's own way to do so from another thread ends each as CANCELLED, as if its caller had.
         What is used instead is not public; where it is missing, that way remains.
         """
+        self._ended = error
         status = status_of(error)
         with suppress(AttributeError, TypeError):
             self._context._rpc_event.call.cancel(  # type: ignore[attr-defined] # noqa: SLF001 - see above
@@ -150,7 +160,7 @@ def thread_handler(
     sweeper = pipeline.parts.sweeper
 
     def begin(raws: Iterator[bytes], context: grpc.ServicerContext) -> tuple[Call, ThreadContext]:
-        of = ThreadContext(raws, context, sweeper, executor)
+        of = ThreadContext(raws, context, sweeper, executor, streaming=method.streaming)
         work = current_work()
         call = Call(method, of, time.perf_counter() if work is None else work.arrived)
         if work is None or work.refused:
@@ -164,7 +174,7 @@ def thread_handler(
         try:
             payload = pipeline.respond(call)
         except Preempted:
-            call.brief = False
+            call.brief, call.admitted = False, True
             of.rewind()
             payload = pipeline.respond(call)
         of.close(call)

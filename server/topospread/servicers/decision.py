@@ -127,9 +127,11 @@ class DecisionServicer:
         except InvalidRequest as wrong:
             raise_all_violations(wrong, request, self._engine)
             raise
-        self._metrics.batch_evaluated(decision.cluster, batch, call)
         answers = _with_statuses(request, batch.answers)
-        return self._encoder.batch(batch.view, batch.replica, answers, request.top_k)
+        encoded = self._encoder.batch(batch.view, batch.replica, answers, request.top_k)
+        # Now that nothing can have it begun again.
+        self._metrics.batch_evaluated(decision.cluster, batch, call)
+        return encoded
 
     def _narrowed(
         self, request: frames.FilterFrame | frames.ScoreFrame, call: Call

@@ -149,8 +149,8 @@ class FileHandler(logging.Handler):
         try:
             # On this thread, whose call the line names.
             self._lines.put(self.format(record))
-        except Exception:  # noqa: BLE001 - as the handlers of logging do
-            self.handleError(record)
+        except Exception:  # noqa: BLE001 - a wrong line ends no call, and stderr may be full
+            self._failed += 1
 
     @override
     def close(self) -> None:
