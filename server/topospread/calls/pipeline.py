@@ -75,6 +75,9 @@ LARGE: Final = 1 << 16
 there may be.
 """
 
+ANSWER_COST: Final = 4
+"""How often a byte of such an answer counts: gRPC copies it, and free memory goes back late."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -333,7 +336,7 @@ def memory(guard: MemoryGuard, sweeper: Sweeper) -> Interceptor:
             raise QueueFull("too many answers wait to be taken: try again later")
         call.guard = guard
         method, context = call.method, call.context
-        kept = call.hold(method.expected) if method.grows else None
+        kept = call.hold(ANSWER_COST * method.expected) if method.grows else None
         try:
             payload = proceed(call)
             if not isinstance(payload, bytes):
@@ -344,7 +347,7 @@ def memory(guard: MemoryGuard, sweeper: Sweeper) -> Interceptor:
             if kept is None and size >= LARGE:
                 kept = call.hold()
             if kept is not None:
-                kept.resize(size)
+                kept.resize(ANSWER_COST * size)
         except BaseException:
             if kept is not None:
                 kept.release()

@@ -286,9 +286,10 @@ class ServerSettings:
         unit="bytes a process",
         help=(
             "Memory for what is kept for callers: the objects that lists under way have received "
-            "and that watches begin with, HTTP bodies (six times what is past 64 KiB), and answers "
-            "of 64 KiB and more until they are taken. One caller may have half of it, and so may "
-            "all streams together; past that RESOURCE_EXHAUSTED."
+            "and that watches begin with, HTTP bodies (six times what is past 64 KiB), requests of "
+            "decisions and, four times, answers of 64 KiB and more until they are taken. One "
+            "caller may have half of it, and so may all streams together; past that "
+            "RESOURCE_EXHAUSTED."
         ),
         reason="Half is room for a list of 400,000 usual pods: each counts as stored, and a KiB.",
     )
