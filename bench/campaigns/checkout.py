@@ -92,6 +92,10 @@ class Checkout:
         return subprocess.run([self.python, *arguments], capture_output=True, check=True).stdout
 
 
+DESCRIBING: Final = frozenset(("google.protobuf", "topospread.options.v1"))
+"""Packages of what describes the API, and is in none of its messages."""
+
+
 class Api:
     """The API as one commit has it, beside that of others in the same process.
 
@@ -121,9 +125,11 @@ class Api:
 
 
 def _names(files: FileDescriptorSet) -> set[str]:
-    """Return a name for each method, field and value of an enum."""
+    """Return a name for each method, field and value of an enum that callers see."""
     found: set[str] = set()
     for file in files.file:
+        if file.package in DESCRIBING:
+            continue
         for service in file.service:
             found |= {f"method {service.name}.{each.name}" for each in service.method}
         for message in file.message_type:
