@@ -195,19 +195,13 @@ class Sweeper:
 
     def sweep(self, now: float) -> None:
         """End what has waited for too long by now, on the monotonic clock."""
-        reading = self.reading.copy()
-        for left, (key, (began, ending, wanted)) in zip(
-            range(len(reading), 0, -1), reading.items(), strict=True
-        ):
+        for left, key, (began, ending, wanted) in _counted_down(self.reading):
             hurry = left > MANY_READ or self.stopping or wanted()
             seconds = WANTED_SECONDS if hurry else READ_SECONDS
             if began < now - seconds:
                 late = QueueFull(f"the request did not come within {seconds:g} s: try again")
                 self._end(self.reading, key, ending, ShuttingDown() if self.stopping else late)
-        pending = self.pending.copy()
-        for left, (key, (began, end)) in zip(
-            range(len(pending), 0, -1), pending.items(), strict=True
-        ):
+        for left, key, (began, end) in _counted_down(self.pending):
             seconds = WANTED_SECONDS if left > MANY_PENDING else PENDING_SECONDS
             if began > now - seconds:
                 break
@@ -235,6 +229,13 @@ class Sweeper:
             end(error)
         except Exception:
             LOG.exception("a call cannot be ended")
+
+
+def _counted_down(entries: dict[object, _T]) -> Iterator[tuple[int, object, _T]]:
+    """The entries that there are now, the oldest first, each with how many it and the newer are."""
+    now = entries.copy()
+    for left, (key, value) in zip(range(len(now), 0, -1), now.items(), strict=True):
+        yield left, key, value
 
 
 @contextmanager

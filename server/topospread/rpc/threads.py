@@ -38,7 +38,7 @@ class ThreadContext:
         context: grpcio's.
         sweeper: ends it when a message does not come.
         executor: whose thread waits for them.
-        streaming: its answers are a stream, which idles between messages.
+        streaming: its answers are a stream: it may idle between its messages.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ThreadContext:
         """Wait for the next message, and unpack it."""
         sweeper = self._sweeper
         reads = self._awaits_request
-        # The next message of a stream without answers in between is on its way.
+        # Where each message has its answer, the next one is a request again.
         self._awaits_request = self._streaming
         try:
             with sweeper.read(self.end, self._wanted) if reads else sweeper.wait(self.end):
@@ -174,7 +174,7 @@ def thread_handler(
         try:
             payload = pipeline.respond(call)
         except Preempted:
-            call.brief, call.admitted = False, True
+            call.brief, call.admitted = False, True  # and has paid its rate
             of.rewind()
             payload = pipeline.respond(call)
         of.close(call)
