@@ -16,6 +16,7 @@ import grpc
 from typing_extensions import override
 
 from bench.processes import started
+from topospread.api.decision import SERVICE
 from topospread.app import factories
 from topospread.app.server import Server
 from topospread.app.stop_event import StopEvent
@@ -23,7 +24,6 @@ from topospread.calls.call import Call, Unary
 from topospread.calls.pipeline import Pipeline
 from topospread.config.loading import load_settings
 from topospread.rpc.server import GrpcServer
-from topospread.servicers.decision import SERVICE
 from topospread_proto.v1 import decision_service_pb2 as pb
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from bench.cluster import APPS, Size, objects
 from bench.figures import Figures
 from bench.processes import worker_process
 from bench.requests import CLUSTER
+from topospread.api.decision import DecisionMetrics, DecisionServicer
 from topospread.calls.call import Call, Encoded, Unary, parse
 from topospread.replica.replicas import Replicas, seconds_from_now
 from topospread.replica.state import ReplicaOptions
@@ -26,7 +27,6 @@ from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.decisions.cycle import CycleCache
 from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.request import ProfileRegistry
-from topospread.servicers.decision import DecisionMetrics, DecisionServicer
 from topospread.store.model import Applied, Head, LogEntry, Revision, StoredObject, Transaction
 from topospread.telemetry.metrics import Metrics
 from topospread.telemetry.tracing import Sampling, Tracing

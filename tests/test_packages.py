@@ -18,7 +18,7 @@ from tests.redis_server import ROOT
 MODULES = {"__init__.py", "__main__.py", "cache.py", "checkpoints.py", "errors.py", "py.typed"}
 PACKAGES = {
     *("access", "app", "calls", "cli", "codec", "config", "generated", "http", "index", "kube"),
-    *("kubernetes", "replica", "rpc", "servicers", "service", "spread", "store", "telemetry"),
+    *("kubernetes", "replica", "rpc", "api", "service", "spread", "store", "telemetry"),
 }
 SHIPPED = {
     "topospread": {"topospread": MODULES | PACKAGES},

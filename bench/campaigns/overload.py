@@ -121,7 +121,7 @@ def ended_early(calls: int) -> Outcome:
     codes: Counter[str] = Counter()
     try:
         with (
-            patch("topospread.servicers.decision.evaluate", preempted),
+            patch("topospread.api.decision.evaluate", preempted),
             threads_end(),
             served() as server,
             Peer(server.address) as peer,

@@ -103,7 +103,7 @@ def begun(monkeypatch) -> list[bool]:
         will_take_long()
         return evaluate(*arguments)
 
-    monkeypatch.setattr("topospread.servicers.decision.evaluate", long)
+    monkeypatch.setattr("topospread.api.decision.evaluate", long)
     return times
 
 

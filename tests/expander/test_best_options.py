@@ -161,7 +161,7 @@ def test_expander_may_refuse_options_that_place_no_pod():
 
 
 def test_choice_is_logged(channel, caplog):
-    with caplog.at_level(logging.INFO, "topospread.servicers.expander"):
+    with caplog.at_level(logging.INFO, "topospread.api.expander"):
         answer = best(channel, sample())
     assert f"expander: cluster default: {answer.options[0].debug}" in caplog.messages
 

@@ -72,7 +72,7 @@ def test_call_cancelled_in_the_queue_is_not_begun(run, monkeypatch, transport):
         begun.append(len(pods))
         return evaluate_batch(engine, ask, pods, *more)
 
-    monkeypatch.setattr("topospread.servicers.decision.evaluate_batch", noted)
+    monkeypatch.setattr("topospread.api.decision.evaluate_batch", noted)
     turn = running.server.pools.turn
     turn.acquire()
     question = evaluate_request().pod

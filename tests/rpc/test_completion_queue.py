@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.servers import Peer, evaluate_request, pod, served
 from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE, until
+from topospread.api.decision import _with_statuses
 from topospread.calls import executor
 from topospread.calls.executor import Executor
 from topospread.checkpoints import waiting, will_take_long
@@ -20,7 +21,6 @@ from topospread.codec.fields import delimited
 from topospread.rpc import completion_queue
 from topospread.rpc.completion_queue import CompletionQueue, IncomingCall
 from topospread.service.decisions.evaluate import evaluate_batch
-from topospread.servicers.decision import _with_statuses
 from topospread.spread.classes import judge
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import decision_service_pb2 as pb
@@ -116,7 +116,7 @@ def held(monkeypatch):
         assert go_on.wait(PATIENCE)
         return evaluate_batch(*arguments)
 
-    monkeypatch.setattr("topospread.servicers.decision.evaluate_batch", patient)
+    monkeypatch.setattr("topospread.api.decision.evaluate_batch", patient)
     yield go_on
     go_on.set()
 
@@ -236,7 +236,7 @@ def test_batch_that_is_begun_again_is_counted_once(run, monkeypatch):
         will_take_long()
         return _with_statuses(*arguments)
 
-    monkeypatch.setattr("topospread.servicers.decision._with_statuses", long)
+    monkeypatch.setattr("topospread.api.decision._with_statuses", long)
     running.peer.engine.BatchEvaluatePods(
         pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod]), timeout=PATIENCE
     )
@@ -270,7 +270,7 @@ def test_call_that_outlives_its_server_harms_nothing(run, monkeypatch):
         ended.set()
         return evaluate_batch(*arguments)
 
-    monkeypatch.setattr("topospread.servicers.decision.evaluate_batch", patient)
+    monkeypatch.setattr("topospread.api.decision.evaluate_batch", patient)
     monkeypatch.setattr(executor, "JOIN_SECONDS", 0.0)
     running = run(shutdown_grace_period="0s")
     request = pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod])

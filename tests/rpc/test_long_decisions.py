@@ -33,7 +33,7 @@ def test_a_short_decision_waits_for_no_long_one(run, monkeypatch, transport):
             time.sleep(0.001)
         return evaluate_batch(engine, ask, pods, *more)
 
-    monkeypatch.setattr("topospread.servicers.decision.evaluate_batch", slow)
+    monkeypatch.setattr("topospread.api.decision.evaluate_batch", slow)
     request = pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod])
     futures = [
         running.peer.engine.BatchEvaluatePods.future(request, timeout=PATIENCE) for _ in range(MANY)

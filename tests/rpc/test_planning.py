@@ -11,7 +11,7 @@ import pytest
 
 from tests.servers import incoming
 from tests.waiting import PATIENCE
-from topospread.servicers import simulate as simulate_service
+from topospread.api import simulate as simulate_service
 from topospread_client import pod_from_manifest
 from topospread_proto.v1.planner_service_pb2 import SimulateRequest
 from topospread_proto.v1.scenario_pb2 import PodsToPlace

@@ -12,7 +12,7 @@ from google.rpc import error_details_pb2, status_pb2
 from tests.errors.error_status import error_status
 from tests.servers import Peer, node, pod, replacement, served, violations
 from tests.waiting import PATIENCE, until
-from topospread.servicers.cluster_state_writes import OBJECT_BYTES
+from topospread.api.cluster_state_writes import OBJECT_BYTES
 from topospread.store.model import MAX_APPLY_BYTES, MAX_OBJECT_BYTES
 from topospread_client import ReplaceIncomplete
 from topospread_client._status import error_of

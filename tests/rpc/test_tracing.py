@@ -372,7 +372,7 @@ def test_unexpected_error_is_logged_with_its_trace_and_hidden_from_the_caller(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a secret of ours")
 
-    monkeypatch.setattr("topospread.servicers.decision.pre_filter", fail)
+    monkeypatch.setattr("topospread.api.decision.pre_filter", fail)
     trace = Traced(sampled=False)
     with caplog.at_level(logging.ERROR), pytest.raises(grpc.RpcError) as failed:
         peer.engine.PreFilter(

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from topospread.access.callers import Role
+from topospread.api.expander import METHOD, SERVICE, BestOptions
 from topospread.calls.access import AccessControl
 from topospread.calls.call import Call, Method, Unary
 from topospread.calls.pipeline import Pipeline
 from topospread.calls.sizes import MessageLimits
 from topospread.generated.cluster_autoscaler import expander_pb2 as pb
 from topospread.rpc.server import Credentials, GrpcServer, ServerOptions, credentials
-from topospread.servicers.expander import METHOD, SERVICE, BestOptions
 
 if TYPE_CHECKING:
     from topospread.app.credentials import CredentialWatcher

@@ -9,6 +9,27 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Self
 
+from topospread.api import (
+    cluster_state_reads,
+    decision,
+    inspector,
+    lease,
+    placement,
+    rank_deletions,
+    server_info,
+)
+from topospread.api.cluster_state_reads import ClusterStateReadServicer
+from topospread.api.cluster_state_writes import ClusterStateWriteServicer
+from topospread.api.decision import DecisionMetrics, DecisionServicer
+from topospread.api.expander import SERVICE as EXPANDER_SERVICE
+from topospread.api.explain_pod import ExplainPodServicer
+from topospread.api.inspector import InspectorServicer
+from topospread.api.lease import LeaseServicer
+from topospread.api.placement import PlacementServicer
+from topospread.api.plan_rebalance import PlanRebalanceServicer
+from topospread.api.rank_deletions import RankDeletionsServicer
+from topospread.api.server_info import ServerFacts, ServerInfoServicer
+from topospread.api.simulate import SimulateServicer
 from topospread.app import factories
 from topospread.app.cluster_sync import SYNCED_KINDS, make_cluster_sync, make_pod_waking
 from topospread.app.credentials import CredentialWatcher
@@ -48,27 +69,6 @@ from topospread.service.rebalancing.plan import RebalancePlanner
 from topospread.service.simulation.scenario import ScenarioBuilder
 from topospread.service.state.leases import Leases
 from topospread.service.state.read import StateReader
-from topospread.servicers import (
-    cluster_state_reads,
-    decision,
-    inspector,
-    lease,
-    placement,
-    rank_deletions,
-    server_info,
-)
-from topospread.servicers.cluster_state_reads import ClusterStateReadServicer
-from topospread.servicers.cluster_state_writes import ClusterStateWriteServicer
-from topospread.servicers.decision import DecisionMetrics, DecisionServicer
-from topospread.servicers.expander import SERVICE as EXPANDER_SERVICE
-from topospread.servicers.explain_pod import ExplainPodServicer
-from topospread.servicers.inspector import InspectorServicer
-from topospread.servicers.lease import LeaseServicer
-from topospread.servicers.placement import PlacementServicer
-from topospread.servicers.plan_rebalance import PlanRebalanceServicer
-from topospread.servicers.rank_deletions import RankDeletionsServicer
-from topospread.servicers.server_info import ServerFacts, ServerInfoServicer
-from topospread.servicers.simulate import SimulateServicer
 from topospread.store.observed import OPERATIONS, ObservedStore
 from topospread.store.urls import parse_store_url
 from topospread.telemetry.export import tracing_from_environment

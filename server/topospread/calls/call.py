@@ -1,6 +1,6 @@
-"""A call, whichever way it came: what the pipeline, servicers and transports know of it.
+"""A call, whichever way it came: what the pipeline, methods and transports know of it.
 
-Servicers are plain functions from a request message and a :class:`Call` to an answer; they raise
+Methods are plain functions from a request message and a :class:`Call` to an answer; they raise
 the errors of :mod:`topospread.errors` and never touch gRPC.
 """
 
@@ -177,7 +177,7 @@ class Call:
         self.ends: list[Callable[[Call], object]] = []
         self.authorize: Callable[[Call], object] = _never
 
-    # ------------------------------ for servicers
+    # ------------------------------ for methods
 
     def active(self) -> bool:
         """Whether the caller still waits for an answer, and may."""

@@ -8,12 +8,12 @@ import pytest
 
 from tests.conformance.core import pod_of, prepared
 from tests.service.world import HOSTNAME, ZONE, constraint, incoming, soft
+from topospread.api.explain_pod import explanation_message
 from topospread.index.builder import Builder
 from topospread.index.changes import NodeChange, PodChange, PodRow
 from topospread.kube.objects import Node
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.explaining.explain import explain_at
-from topospread.servicers.explain_pod import explanation_message
 from topospread.spread.settings import Rules
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from bench.in_process import call_of
 from tests.service.world import CLUSTER
+from topospread.api.simulate import simulate_response, simulation_request
 from topospread.calls.call import NO_SPAN
 from topospread.errors import InvalidRequest
 from topospread.service.simulation.scenario import ScenarioBuilder
 from topospread.service.simulation.simulate import simulate
-from topospread.servicers.simulate import simulate_response, simulation_request
 from topospread_client import object_from_manifest, pod_from_manifest
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 from topospread_proto.v1 import common_pb2, planner_service_pb2, scenario_pb2

@@ -6,6 +6,17 @@ import time
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from topospread.api.decode import (
+    consistency_of,
+    fit_of,
+    pod_or_reference,
+    reference_of,
+    settings_of,
+    strict,
+)
+from topospread.api.encode import meta_of, verdict_message
+from topospread.api.explain_pod import explanation_message
+from topospread.api.messages import constraint_message
 from topospread.calls.call import Call, Method, Unary
 from topospread.checkpoints import checkpoint
 from topospread.codec.demands import amounts
@@ -26,17 +37,6 @@ from topospread.service.simulation.request import (
 from topospread.service.simulation.run import spread_changes
 from topospread.service.simulation.scenario import ADD_NODE_GROUPS
 from topospread.service.simulation.simulate import simulate
-from topospread.servicers.decode import (
-    consistency_of,
-    fit_of,
-    pod_or_reference,
-    reference_of,
-    settings_of,
-    strict,
-)
-from topospread.servicers.encode import meta_of, verdict_message
-from topospread.servicers.explain_pod import explanation_message
-from topospread.servicers.messages import constraint_message
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import planner_service_pb2 as pb
 from topospread_proto.v1 import scenario_pb2 as detail

@@ -5,6 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from topospread.api.decode import (
+    consistency_of,
+    fit_of,
+    node_of,
+    pod_of,
+    pods_on_nodes_of,
+    request_id_of,
+    reservation_ttl_of,
+    selector_of,
+    settings_of,
+    strict,
+    under_pod,
+)
 from topospread.checkpoints import checkpoint
 from topospread.errors import (
     FieldViolation,
@@ -19,19 +32,6 @@ from topospread.service.decisions.pods import read_pod
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.service.explaining.explain import check_limit
 from topospread.service.state.read import PageRequest
-from topospread.servicers.decode import (
-    consistency_of,
-    fit_of,
-    node_of,
-    pod_of,
-    pods_on_nodes_of,
-    request_id_of,
-    reservation_ttl_of,
-    selector_of,
-    settings_of,
-    strict,
-    under_pod,
-)
 from topospread.store.checks import check_cluster
 from topospread.store.model import Key, Kind
 from topospread.store.values import OBSERVABLE

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.api.decode import consistency_of, selector_of
+from topospread.api.encode import meta_of
+from topospread.api.messages import constraint_message
 from topospread.calls.call import Call, Method, Unary
 from topospread.codec.pods import node_from_proto
 from topospread.codec.stored_pods import EncodedPod
@@ -15,9 +18,6 @@ from topospread.kube.violations import DUPLICATE, invalid, noted, required
 from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.service.ranking import KeptSpread, RankRequest
-from topospread.servicers.decode import consistency_of, selector_of
-from topospread.servicers.encode import meta_of
-from topospread.servicers.messages import constraint_message
 from topospread.spread.ranking import Strategy, domain_counts, skew_of
 from topospread_proto.v1 import common_pb2, deletion_order_pb2
 from topospread_proto.v1 import planner_service_pb2 as pb

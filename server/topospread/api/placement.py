@@ -6,6 +6,26 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from topospread.api.decode import (
+    candidates_of,
+    fit_of,
+    node_of,
+    pod_of,
+    reference_of,
+    request_id_of,
+    reservation_ttl_of,
+    settings_of,
+    strict,
+)
+from topospread.api.encode import meta_of, revision_meta, verdict_message
+from topospread.api.messages import reservation_message, timestamp
+from topospread.api.request_fields import (
+    check_all,
+    label_matcher,
+    page_request,
+    raise_all_violations,
+    required_consistency,
+)
 from topospread.calls.call import Call, Method, Unary, store_spans
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
@@ -22,26 +42,6 @@ from topospread.service.placement.place import (
     place,
     release,
     reserve,
-)
-from topospread.servicers.decode import (
-    candidates_of,
-    fit_of,
-    node_of,
-    pod_of,
-    reference_of,
-    request_id_of,
-    reservation_ttl_of,
-    settings_of,
-    strict,
-)
-from topospread.servicers.encode import meta_of, revision_meta, verdict_message
-from topospread.servicers.messages import reservation_message, timestamp
-from topospread.servicers.request_fields import (
-    check_all,
-    label_matcher,
-    page_request,
-    raise_all_violations,
-    required_consistency,
 )
 from topospread.store.checks import check_cluster, wrong_words
 from topospread.store.model import Key, Kind

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.api.decode import consistency_of, fit_of, pod_of, settings_of, strict
+from topospread.api.encode import meta_of, verdict_message
+from topospread.api.messages import constraint_message
+from topospread.api.request_fields import raise_all_violations
 from topospread.calls.call import Call, Method, Unary
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
@@ -15,10 +19,6 @@ from topospread.service.explaining.reports import (
     ExclusionReason,
     MinimumRule,
 )
-from topospread.servicers.decode import consistency_of, fit_of, pod_of, settings_of, strict
-from topospread.servicers.encode import meta_of, verdict_message
-from topospread.servicers.messages import constraint_message
-from topospread.servicers.request_fields import raise_all_violations
 from topospread.spread.findings import FindingCode
 from topospread_proto.v1 import decision_service_pb2
 from topospread_proto.v1 import explanation_pb2 as pb
@@ -26,6 +26,7 @@ from topospread_proto.v1 import explanation_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from topospread.api.decision import DecisionMetrics
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.evaluate import Evaluation
     from topospread.service.explaining.reports import (
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
         Explanation,
         Reasons,
     )
-    from topospread.servicers.decision import DecisionMetrics
     from topospread.spread.findings import Finding
 
 MINIMA: Final = {

@@ -11,6 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.api.decode import (
+    batch_request,
+    candidates_of,
+    decision_request,
+    source_of,
+    under_pod,
+)
+from topospread.api.encode import Encoder, written_meta
+from topospread.api.request_fields import raise_all_violations
 from topospread.calls.call import Call, Encoded, Method, Unary
 from topospread.calls.status import status_of
 from topospread.checkpoints import checkpoint
@@ -18,15 +27,6 @@ from topospread.errors import InvalidPod, InvalidRequest, TopospreadError
 from topospread.generated.internal.v1 import frames_pb2 as frames
 from topospread.service.decisions.evaluate import Evaluation, evaluate, evaluate_batch
 from topospread.service.decisions.extension_points import filter_, pre_filter, score
-from topospread.servicers.decode import (
-    batch_request,
-    candidates_of,
-    decision_request,
-    source_of,
-    under_pod,
-)
-from topospread.servicers.encode import Encoder, written_meta
-from topospread.servicers.request_fields import raise_all_violations
 from topospread.spread.verdicts import SUCCESS, VERDICTS, Code, Status
 
 if TYPE_CHECKING:

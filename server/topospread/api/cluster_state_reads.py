@@ -7,17 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.access.callers import Role
-from topospread.calls.call import Call, Method, ServerStreaming, Unary
-from topospread.codec.reservations import reservation_row
-from topospread.codec.stored import object_from_stored
-from topospread.errors import CorruptValue, InvalidRequest
-from topospread.kube.violations import forbidden
-from topospread.service.decisions.request import DEFAULT_CLUSTER
-from topospread.service.state.log import WatchRequest
-from topospread.servicers.decode import token_of
-from topospread.servicers.encode import meta_of, revision_meta, unreachable_for
-from topospread.servicers.messages import NO_HISTORY, reservation_message
-from topospread.servicers.request_fields import (
+from topospread.api.decode import token_of
+from topospread.api.encode import meta_of, revision_meta, unreachable_for
+from topospread.api.messages import NO_HISTORY, reservation_message
+from topospread.api.request_fields import (
     any_kind,
     check_all,
     check_required,
@@ -27,6 +20,13 @@ from topospread.servicers.request_fields import (
     page_request,
     required_consistency,
 )
+from topospread.calls.call import Call, Method, ServerStreaming, Unary
+from topospread.codec.reservations import reservation_row
+from topospread.codec.stored import object_from_stored
+from topospread.errors import CorruptValue, InvalidRequest
+from topospread.kube.violations import forbidden
+from topospread.service.decisions.request import DEFAULT_CLUSTER
+from topospread.service.state.log import WatchRequest
 from topospread.store.checks import check_cluster
 from topospread.store.model import Kind, LogEntry, StoredObject
 from topospread.store.values import OBSERVABLE

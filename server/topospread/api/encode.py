@@ -12,11 +12,11 @@ import numpy as np
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.status_pb2 import Status as RpcStatus
 
+from topospread.api.messages import constraint_message
 from topospread.calls.call import Encoded
 from topospread.codec.fields import delimited, number_field, packed, packed_from
 from topospread.codec.observed import observed_messages
 from topospread.service.decisions.evaluate import DEFAULT_TOP_K
-from topospread.servicers.messages import constraint_message
 from topospread.spread.per_node import CellScores
 from topospread.spread.verdicts import VERDICTS, Code, Status
 from topospread_proto.v1 import common_pb2, decision_service_pb2

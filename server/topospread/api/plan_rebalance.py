@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.api.decode import consistency_of, selector_of, settings_of
+from topospread.api.encode import meta_of
+from topospread.api.messages import constraint_message
 from topospread.calls.call import Call, Method, Unary
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.selectors import EVERYTHING
@@ -20,9 +23,6 @@ from topospread.service.rebalancing.inventory import (
     Optimality,
     RebalanceRequest,
 )
-from topospread.servicers.decode import consistency_of, selector_of, settings_of
-from topospread.servicers.encode import meta_of
-from topospread.servicers.messages import constraint_message
 from topospread_proto.v1 import common_pb2, rebalance_pb2
 from topospread_proto.v1 import planner_service_pb2 as pb
 

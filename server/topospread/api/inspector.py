@@ -7,6 +7,20 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from topospread.api.constraint_statuses import (
+    STATES,
+    description_message,
+    status_message,
+    total_messages,
+)
+from topospread.api.decode import selector_of, settings_of, token_of
+from topospread.api.encode import meta_of
+from topospread.api.request_fields import (
+    check_all,
+    check_required,
+    page_request,
+    required_consistency,
+)
 from topospread.calls.call import Call, Method, ServerStreaming, Unary
 from topospread.errors import (
     DeadlineExceeded,
@@ -27,20 +41,6 @@ from topospread.service.inspecting.statuses import (
     ConstraintFilter,
     ConstraintOrder,
     Owner,
-)
-from topospread.servicers.constraint_statuses import (
-    STATES,
-    description_message,
-    status_message,
-    total_messages,
-)
-from topospread.servicers.decode import selector_of, settings_of, token_of
-from topospread.servicers.encode import meta_of
-from topospread.servicers.request_fields import (
-    check_all,
-    check_required,
-    page_request,
-    required_consistency,
 )
 from topospread.store.checks import check_cluster
 from topospread_proto.v1 import inspector_service_pb2 as pb

@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from topospread.api.encode import revision_meta
+from topospread.api.messages import NO_HISTORY
+from topospread.api.request_fields import check_all, check_required, object_key, object_kind
 from topospread.calls.call import Call, ClientStreaming, Method, Unary, store_spans
 from topospread.codec.observed import check_version, observed_from_proto
 from topospread.codec.stored import ends_reservation, stored
@@ -13,9 +16,6 @@ from topospread.errors import FieldViolation, InvalidRequest, ReplaceIncomplete
 from topospread.kube.violations import forbidden, invalid, noted, required
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.service.state.write import IncomingObjects, WriteResult
-from topospread.servicers.encode import revision_meta
-from topospread.servicers.messages import NO_HISTORY
-from topospread.servicers.request_fields import check_all, check_required, object_key, object_kind
 from topospread.store.checks import check_cluster, check_size, wrong_words
 from topospread.store.model import Key, Remove, WriteOutcome
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
