@@ -10,7 +10,9 @@ secret. The cause is kept in ``__cause__`` for the log.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
+
+from typing_extensions import override
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,12 +68,21 @@ class TopospreadError(Exception):
     retry_after: float | None = None
     http_status: int = 0
 
+    def details(self) -> Mapping[str, Mapping[str, Any]]:
+        """More for programs: the names of google.rpc's messages, and their fields."""
+        return {}
+
     def again(self) -> Self:
         """The same, for another to raise: an error keeps the frames of all who have raised it."""
         copy = type(self).__new__(type(self), *self.args)
         copy.__dict__.update(self.__dict__)
         copy.__cause__ = self.__cause__
         return copy
+
+
+def code_of(error: Exception) -> str:
+    """The name of an error's code in gRPC; INTERNAL for one that is not of this module."""
+    return error.code if isinstance(error, TopospreadError) else TopospreadError.code
 
 
 class InvalidRequest(TopospreadError):
@@ -177,6 +188,11 @@ class NotFound(TopospreadError):
         self.kind = kind
         self.name = name
         self.cluster = cluster
+
+    @override
+    def details(self) -> Mapping[str, Mapping[str, Any]]:
+        fields = {"resource_type": self.kind, "resource_name": self.name, "owner": self.cluster}
+        return {"ResourceInfo": fields}
 
 
 class ClusterNotFound(NotFound):
@@ -334,8 +350,8 @@ class StreamsFull(LimitExceeded):
         super().__init__(message)
 
 
-class TooLarge(LimitExceeded):
-    """A request, or its answer, is larger than a limit. Ask for less.
+class QuotaExceeded(LimitExceeded):
+    """More than a limit with a number.
 
     Args:
         message: for people.
@@ -343,23 +359,34 @@ class TooLarge(LimitExceeded):
         limit: the most that there may be.
     """
 
-    reason: ClassVar[str] = "REQUEST_TOO_LARGE"
-
     def __init__(self, message: str, subject: str, limit: int) -> None:
         super().__init__(message)
         self.subject = subject
         self.limit = limit
 
+    @override
+    def details(self) -> Mapping[str, Mapping[str, Any]]:
+        violation = {
+            "subject": self.subject,
+            "description": str(self),
+            "quota_value": self.limit,
+        }
+        return {"QuotaFailure": {"violations": [violation]}}
 
-class TooManyClusters(LimitExceeded):
+
+class TooLarge(QuotaExceeded):
+    """A request, or its answer, is larger than a limit. Ask for less."""
+
+    reason: ClassVar[str] = "REQUEST_TOO_LARGE"
+
+
+class TooManyClusters(QuotaExceeded):
     """The server follows as many clusters as it may: delete one, or raise the limit."""
 
     reason: ClassVar[str] = "TOO_MANY_CLUSTERS"
 
     def __init__(self, message: str, limit: int) -> None:
-        super().__init__(message)
-        self.subject = "--max-clusters"
-        self.limit = limit
+        super().__init__(message, "--max-clusters", limit)
 
 
 class DeadlineExceeded(TopospreadError):

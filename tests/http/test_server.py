@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE
-from topospread.codec.error_details import UNEXPECTED
+from topospread.calls.status import UNEXPECTED
 from topospread.config.certificates import PemFiles
 from topospread.errors import ConfigError
 from topospread.http.app import make_app

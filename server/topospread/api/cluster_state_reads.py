@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.access.callers import Role
-from topospread.api.decode import token_of
-from topospread.api.encode import meta_of, revision_meta, unreachable_for
-from topospread.api.messages import NO_HISTORY, reservation_message
-from topospread.api.request_fields import (
+from topospread.api.decode import (
     any_kind,
-    check_all,
     check_required,
     label_matcher,
     object_key,
     object_kind,
-    page_request,
-    required_consistency,
+    token_of,
 )
+from topospread.api.encode import meta_of, revision_meta, unreachable_for
+from topospread.api.envelope import read_cluster, read_envelope, read_page
+from topospread.api.messages import NO_HISTORY, reservation_message
 from topospread.calls.call import Call, Method, ServerStreaming, Unary
 from topospread.codec.reservations import reservation_row
 from topospread.codec.stored import object_from_stored
 from topospread.errors import CorruptValue, InvalidRequest
-from topospread.kube.violations import forbidden
-from topospread.service.decisions.request import DEFAULT_CLUSTER
+from topospread.kube.violations import Problems, forbidden
 from topospread.service.state.log import WatchRequest
-from topospread.store.checks import check_cluster
 from topospread.store.model import Kind, LogEntry, StoredObject
 from topospread.store.values import OBSERVABLE
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
@@ -68,33 +63,29 @@ class ClusterStateReadServicer:
 
     def get(self, request: pb.GetObjectRequest, call: Call) -> pb.GetObjectResponse:
         """ClusterStateService.GetObject."""
-        cluster = request.cluster or DEFAULT_CLUSTER
-        check_all(
-            partial(check_cluster, cluster),
-            partial(object_kind, request.kind, "kind"),
-            partial(check_required, request.name, "name"),
-            partial(required_consistency, request),
-        )
-        key = object_key(request.kind, request.namespace, request.name, "kind")
-        self._reads.fresh(cluster, required_consistency(request), call.deadline)
+        wrong = Problems()
+        cluster = read_cluster(request, wrong)
+        key = wrong.read(object_key, request.kind, request.namespace, request.name, "kind")
+        wrong.read(check_required, request.name, "name")
+        shared = read_envelope(request, wrong)
+        wrong.raise_all()
+        self._reads.fresh(cluster, shared.consistency, call.deadline)
         token, found = self._reads.get(cluster, key)
         return pb.GetObjectResponse(meta=revision_meta(token), object=object_from_stored(found))
 
     def list(self, request: pb.ListObjectsRequest, call: Call) -> pb.ListObjectsResponse:
         """ClusterStateService.ListObjects."""
-        cluster, ask = request.cluster or DEFAULT_CLUSTER, page_request(request)
-        check_all(
-            partial(check_cluster, cluster),
-            partial(object_kind, request.kind, "kind"),
-            partial(label_matcher, request),
-            lambda: ask.most,
-            partial(ask.place, request.namespace),
-            partial(required_consistency, request),
-        )
-        kind = object_kind(request.kind, "kind")
+        wrong = Problems()
+        cluster = read_cluster(request, wrong)
+        kind = wrong.read(object_kind, request.kind, "kind")
+        matches = wrong.read(_object_matcher, request)
+        ask = read_page(request, wrong)
+        wrong.read(ask.place, request.namespace)
+        shared = read_envelope(request, wrong)
+        wrong.raise_all()
         if not request.page_token:
-            self._reads.fresh(cluster, required_consistency(request), call.deadline)
-        page = self._reads.list(cluster, kind, request.namespace, _object_matcher(request), ask)
+            self._reads.fresh(cluster, shared.consistency, call.deadline)
+        page = self._reads.list(cluster, kind, request.namespace, matches, ask)
         response = pb.ListObjectsResponse(meta=revision_meta(page.token), next_page_token=page.next)
         for item in page.objects:
             with suppress(CorruptValue):  # counted and logged where it is followed
@@ -105,17 +96,14 @@ class ClusterStateReadServicer:
         self, request: pb.WatchObjectsRequest, call: Call
     ) -> Iterable[pb.WatchObjectsResponse]:
         """ClusterStateService.WatchObjects."""
-        cluster = request.cluster or DEFAULT_CLUSTER
-        check_all(
-            partial(check_cluster, cluster),
-            partial(_watched_from, request),
-            *(
-                partial(_watched_kind, kind, f"kinds[{position}]")
-                for position, kind in enumerate(request.kinds)
-            ),
-        )
-        after = _watched_from(request)
-        kinds = {_watched_kind(kind, "kinds") for kind in request.kinds}
+        wrong = Problems()
+        cluster = read_cluster(request, wrong)
+        after = wrong.read(_watched_from, request)
+        kinds = {
+            wrong.read(any_kind, kind, f"kinds[{position}]", (*OBSERVABLE, Kind.RESERVATION))
+            for position, kind in enumerate(request.kinds)
+        }
+        wrong.raise_all()
         asked = WatchRequest(cluster, kinds, after, request.send_initial, call.memory)
         changes = self._reads.watch(asked, call.active)
         # By the headers a client that retries knows a watch that was cut from one that never began.
@@ -126,9 +114,10 @@ class ClusterStateReadServicer:
 
     def node_table(self, request: pb.GetNodeTableRequest, call: Call) -> pb.GetNodeTableResponse:
         """ClusterStateService.GetNodeTable."""
-        cluster = request.cluster or DEFAULT_CLUSTER
-        check_all(partial(check_cluster, cluster), partial(required_consistency, request))
-        replica, view = self._reads.view(cluster, required_consistency(request), call.deadline)
+        wrong = Problems()
+        cluster, shared = read_cluster(request, wrong), read_envelope(request, wrong)
+        wrong.raise_all()
+        replica, view = self._reads.view(cluster, shared.consistency, call.deadline)
         nodes = view.snapshot.nodes
         return pb.GetNodeTableResponse(
             meta=meta_of(view, replica), node_table_id=nodes.id, node_names=nodes.sorted_names
@@ -136,10 +125,11 @@ class ClusterStateReadServicer:
 
     def get_cluster(self, request: pb.GetClusterRequest, call: Call) -> pb.GetClusterResponse:
         """ClusterStateService.GetCluster."""
-        cluster = request.cluster or DEFAULT_CLUSTER
-        check_all(partial(check_cluster, cluster), partial(required_consistency, request))
+        wrong = Problems()
+        cluster, shared = read_cluster(request, wrong), read_envelope(request, wrong)
+        wrong.raise_all()
         if request.HasField("consistency"):
-            self._reads.view(cluster, required_consistency(request), call.deadline)
+            self._reads.view(cluster, shared.consistency, call.deadline)
         followed = self._reads.cluster(cluster)
         replica = followed.replica
         view = None if replica is None else replica.view
@@ -152,8 +142,10 @@ class ClusterStateReadServicer:
 
     def list_clusters(self, request: pb.ListClustersRequest, call: Call) -> pb.ListClustersResponse:
         """ClusterStateService.ListClusters."""
-        ask = page_request(request)
-        check_all(lambda: ask.most, partial(ask.words, 1))
+        wrong = Problems()
+        ask = read_page(request, wrong)
+        wrong.read(ask.words, 1)
+        wrong.raise_all()
         found, more = self._reads.clusters(lambda name: call.caller.may(Role.READ, name), ask)
         return pb.ListClustersResponse(
             meta=common_pb2.ResponseMeta(), clusters=map(_cluster, found), next_page_token=more
@@ -167,10 +159,6 @@ def _watched_from(request: pb.WatchObjectsRequest) -> Token | None:
     if request.send_initial:
         raise InvalidRequest.of([forbidden("revision", "not with sendInitial")])
     return token_of(request.revision, "revision")
-
-
-def _watched_kind(kind: int, path: str) -> Kind:
-    return any_kind(kind, path, (*OBSERVABLE, Kind.RESERVATION))
 
 
 def _event(entry: LogEntry) -> pb.WatchEvent:

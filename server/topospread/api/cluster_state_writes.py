@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from topospread.api.decode import check_required, object_key, object_kind
 from topospread.api.encode import revision_meta
+from topospread.api.envelope import read_cluster
 from topospread.api.messages import NO_HISTORY
-from topospread.api.request_fields import check_all, check_required, object_key, object_kind
 from topospread.calls.call import Call, ClientStreaming, Method, Unary, store_spans
 from topospread.codec.observed import check_version, observed_from_proto
 from topospread.codec.stored import ends_reservation, stored
 from topospread.codec.warnings import warnings_of
-from topospread.errors import FieldViolation, InvalidRequest, ReplaceIncomplete
-from topospread.kube.violations import forbidden, invalid, noted, required
+from topospread.errors import InvalidRequest, ReplaceIncomplete
+from topospread.kube.violations import Problems, forbidden, invalid, required
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.service.state.write import IncomingObjects, WriteResult
 from topospread.store.checks import check_cluster, check_size, wrong_words
@@ -59,20 +59,20 @@ class ClusterStateWriteServicer:
 
     def apply(self, request: pb.ApplyObjectsRequest, call: Call) -> pb.ApplyObjectsResponse:
         """ClusterStateService.ApplyObjects."""
-        cluster, objects = request.cluster or DEFAULT_CLUSTER, list[IncomingObjects]()
-        check_all(
-            partial(check_cluster, cluster),
-            lambda: objects.extend(_incoming(request.objects, "objects")),
-            *_about_writes(request),
-        )
+        wrong = Problems()
+        cluster = read_cluster(request, wrong)
+        objects = wrong.read(_incoming, request.objects, "objects")
+        fence = wrong.read(_fence, request, "fencingToken")
+        observed = wrong.read(observed_from_proto, request.observed, "observed")
+        wrong.raise_all()
         written = self._writes.apply(
             cluster,
             objects,
             force=request.force,
             timeout=call.time_left(),
             traced=store_spans(call, request.cluster),
-            fence=_fence(request, "fencingToken"),
-            observed=observed_from_proto(request.observed, "observed"),
+            fence=fence,
+            observed=observed,
         )
         keys = [incoming.object.key for incoming in objects]
         warnings = [incoming.warnings for incoming in objects]
@@ -82,20 +82,20 @@ class ClusterStateWriteServicer:
 
     def delete(self, request: pb.DeleteObjectsRequest, call: Call) -> pb.DeleteObjectsResponse:
         """ClusterStateService.DeleteObjects."""
-        cluster, removals = request.cluster or DEFAULT_CLUSTER, list[Remove]()
-        check_all(
-            partial(check_cluster, cluster),
-            lambda: removals.extend(_removals(request)),
-            *_about_writes(request),
-        )
+        wrong = Problems()
+        cluster = read_cluster(request, wrong)
+        removals = wrong.read(_removals, request)
+        fence = wrong.read(_fence, request, "fencingToken")
+        observed = wrong.read(observed_from_proto, request.observed, "observed")
+        wrong.raise_all()
         written = self._writes.delete(
             cluster,
             removals,
             force=request.force,
             timeout=call.time_left(),
             traced=store_spans(call, request.cluster),
-            fence=_fence(request, "fencingToken"),
-            observed=observed_from_proto(request.observed, "observed"),
+            fence=fence,
+            observed=observed,
         )
         keys = [removal.key for removal in removals]
         return pb.DeleteObjectsResponse(
@@ -115,22 +115,22 @@ class ClusterStateWriteServicer:
             raise InvalidRequest.of([required("start", "the first message must have it")])
         start = first.start
         cluster, version = start.cluster or DEFAULT_CLUSTER, start.resource_version
-        check_all(
-            lambda: _check_cluster(cluster, "start"),
-            partial(object_kind, start.kind, "start.kind"),
-            partial(check_version, version or "0", "start.resourceVersion"),
-            partial(_fence, start, "start.fencingToken"),
-        )
+        wrong = Problems()
+        wrong.read(_check_started, cluster)
+        kind = wrong.read(object_kind, start.kind, "start.kind")
+        wrong.read(check_version, version or "0", "start.resourceVersion")
+        fence = wrong.read(_fence, start, "start.fencingToken")
+        wrong.raise_all()
         with call.memory() as take:
             replaced = self._writes.replace(
                 cluster,
-                object_kind(start.kind, "start.kind"),
+                kind,
                 _listed(requests, take, self._writes.most_at_once, fields),
                 resource_version=version,
                 force=start.force,
                 timeout=call.time_left(),
                 traced=store_spans(call, start.cluster),
-                fence=_fence(start, "start.fencingToken"),
+                fence=fence,
             )
         counts = replaced.outcomes
         return pb.ReplaceObjectsResponse(
@@ -156,11 +156,10 @@ class ClusterStateWriteServicer:
     def accept_store(self, request: pb.AcceptStoreRequest, call: Call) -> pb.AcceptStoreResponse:
         """ClusterStateService.AcceptStore."""
         seen = request.store_identity
-        check_all(
-            partial(_named_cluster, request.cluster),
-            partial(check_required, seen, "storeIdentity", "give what GetCluster tells"),
-        )
-        cluster = request.cluster
+        wrong = Problems()
+        cluster = wrong.read(_named_cluster, request.cluster)
+        wrong.read(check_required, seen, "storeIdentity", "give what GetCluster tells")
+        wrong.raise_all()
         identity = "" if seen == NO_HISTORY else seen
         token = self._writes.accept(cluster, identity, call.deadline)
         return pb.AcceptStoreResponse(meta=revision_meta(token))
@@ -172,19 +171,11 @@ def _named_cluster(name: str) -> str:
     return name
 
 
-def _check_cluster(name: str, path: str) -> None:
+def _check_started(cluster: str) -> None:
     try:
-        check_cluster(name)
+        check_cluster(cluster)
     except InvalidRequest as wrong:
-        raise wrong.under(path) from wrong
-
-
-def _about_writes(request: Any) -> Sequence[Callable[[], object]]:
-    """Functions that parse the other fields of an ApplyObjects or DeleteObjects."""
-    return (
-        partial(_fence, request, "fencingToken"),
-        partial(observed_from_proto, request.observed, "observed"),
-    )
+        raise wrong.under("start") from wrong
 
 
 def _fence(request: Any, path: str) -> int:
@@ -208,18 +199,17 @@ def _incoming(objects: Iterable[pb.ClusterObject], path: str) -> list[IncomingOb
         InvalidRequest: with the violations of all objects that cannot be stored.
     """
     incoming: list[IncomingObjects] = []
-    violations: list[FieldViolation] = []
+    wrong = Problems()
     for position, message in enumerate(objects):
         arm = _JSON_NAMES.get(message.WhichOneof("content") or "")
         here = f"{path}[{position}].{arm}" if arm else f"{path}[{position}]"
-        with noted(violations, here):
+        with wrong.under(here):
             kept = stored(message)
             check_size(kept, here)
             incoming.append(
                 IncomingObjects(kept, tuple(warnings_of(message)), ends_reservation(message))
             )
-    if violations:
-        raise InvalidRequest.of(violations)
+    wrong.raise_all()
     return incoming
 
 
@@ -286,19 +276,18 @@ def _incomplete(count: int) -> ReplaceIncomplete:
 
 def _removals(request: pb.DeleteObjectsRequest) -> list[Remove]:
     removals: list[Remove] = []
-    violations: list[FieldViolation] = []
+    wrong = Problems()
     for position, reference in enumerate(request.objects):
         path = f"objects[{position}]"
         if not reference.name:
-            violations.append(required(f"{path}.name", ""))
+            wrong.add(required(f"{path}.name", ""))
             continue
-        with noted(violations):
+        with wrong.under():
             key = object_key(reference.kind, reference.namespace, reference.name, f"{path}.kind")
-            wrong = wrong_words(key, reference.uid, reference.resource_version)
-            violations += [each.below(path) for each in wrong]
+            words = wrong_words(key, reference.uid, reference.resource_version)
+            wrong.add(*[each.below(path) for each in words])
             removals.append(Remove(key, reference.uid, reference.resource_version))
-    if violations:
-        raise InvalidRequest.of(violations)
+    wrong.raise_all()
     return removals
 
 

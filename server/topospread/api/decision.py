@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topospread.api.decode import (
-    batch_request,
-    candidates_of,
-    decision_request,
-    source_of,
-    under_pod,
-)
+from topospread.api.decode import candidates_of, under_pod
 from topospread.api.encode import Encoder, written_meta
-from topospread.api.request_fields import raise_all_violations
+from topospread.api.envelope import (
+    decision_request,
+    raise_all_violations,
+    shared_request,
+    source_of,
+)
 from topospread.calls.call import Call, Encoded, Method, Unary
 from topospread.calls.status import status_of
 from topospread.checkpoints import checkpoint
@@ -122,7 +121,7 @@ class DecisionServicer:
         """DecisionService.BatchEvaluatePods."""
         pods = [_pod_or_error(pod, f"pods[{number}]") for number, pod in enumerate(request.pods)]
         try:
-            decision = batch_request(request, call)
+            decision = shared_request(request, call)
             batch = evaluate_batch(self._engine, decision, pods, request.top_k)
         except InvalidRequest as wrong:
             raise_all_violations(wrong, request, self._engine)

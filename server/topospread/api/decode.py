@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from topospread.checkpoints import checkpoint
 from topospread.codec.observed import observed_from_proto
@@ -15,31 +15,26 @@ from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.kube.selectors import Selector, SelectorError, compile_selector
 from topospread.kube.validation import selector_violations
-from topospread.kube.violations import invalid, required
-from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency, Freshness, Token
+from topospread.kube.violations import NOT_SUPPORTED, invalid, required
+from topospread.replica.view import Consistency, Freshness, Token
 from topospread.service.decisions.node_fit import Fit
-from topospread.service.decisions.pods import read_pod
 from topospread.service.decisions.request import (
-    DEFAULT_CLUSTER,
-    NO_OVERRIDE,
-    DecisionRequest,
     NodeSelection,
     PodOnNode,
     PodRef,
     SettingsOverride,
 )
 from topospread.service.placement.requests import DEFAULT_LIFETIME
-from topospread.store.model import MAX_LIFETIME
+from topospread.store.model import MAX_LIFETIME, Key, Kind
+from topospread.store.values import OBSERVABLE
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from google.protobuf.duration_pb2 import Duration
 
-    from topospread.calls.call import Call
-    from topospread.codec.frames import FramedPod
 
 _VALIDATIONS: Final = frozenset(common_pb2.ConstraintValidation.values())
 _FITS: Final = {
@@ -49,7 +44,7 @@ _FITS: Final = {
     common_pb2.FIT_NODE_AND_RESOURCES: Fit.NODE_AND_RESOURCES,
 }
 
-PodFrame = (
+DecisionFrame = (
     frames_pb2.PreFilterFrame
     | frames_pb2.FilterFrame
     | frames_pb2.ScoreFrame
@@ -62,76 +57,6 @@ PlacingFrame = frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame
 
 MAX_REQUEST_ID: Final = 36
 """Bytes of a request id: those of a UUID."""
-
-
-def decision_request(
-    request: PodFrame,
-    call: Call,
-    *,
-    cycle: str = "",
-    nodes: NodeSelection | None = None,
-    node_table: str = "",
-) -> DecisionRequest:
-    """The request of a decision, decoded; a pod stays in its frame.
-
-    Args:
-        request: any of them.
-        call: for the deadline.
-        cycle: the cycle it names.
-        nodes: the nodes it chose.
-        node_table: the table it holds.
-
-    Raises:
-        InvalidRequest: something in it cannot be read.
-    """
-    has = request.HasField
-    added, removed = request.add_pods, request.remove_pods
-    return DecisionRequest(  # by position: by name it takes twice as long
-        call.deadline,
-        request.cluster or DEFAULT_CLUSTER,
-        _given_pod(request),
-        cycle,
-        pods_on_nodes_of(added, "addPods") if added else (),
-        pods_on_nodes_of(removed, "removePods") if removed else (),
-        nodes,
-        node_table,
-        settings_of(request.settings) if has("settings") else NO_OVERRIDE,
-        consistency_of(request.consistency) if has("consistency") else DEFAULT_CONSISTENCY,
-        strict(request.validation),
-    )
-
-
-def batch_request(request: frames_pb2.BatchEvaluatePodsFrame, call: Call) -> DecisionRequest:
-    """The fields of a batch that apply to all of its pods."""
-    return DecisionRequest(
-        deadline=call.deadline,
-        cluster=request.cluster or DEFAULT_CLUSTER,
-        settings=settings_of(request.settings) if request.HasField("settings") else NO_OVERRIDE,
-        consistency=consistency_of(request.consistency)
-        if request.HasField("consistency")
-        else DEFAULT_CONSISTENCY,
-        validate=strict(request.validation),
-    )
-
-
-def _given_pod(request: PodFrame) -> FramedPod | PodRef | None:
-    if not request.HasField("pod"):
-        return None
-    pod = source_of(request.pod)
-    return read_pod(pod) if isinstance(pod, bytes) else pod
-
-
-def pod_of(
-    request: frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame | frames_pb2.ExplainPodFrame,
-) -> bytes | PodRef:
-    """The bytes of the pod that a request is about, or its name in the state.
-
-    Raises:
-        InvalidRequest: neither is given.
-    """
-    if not request.HasField("pod"):
-        raise InvalidRequest.of([required("pod", "give a pod, or its name in the state")])
-    return source_of(request.pod)
 
 
 def node_of(request: frames_pb2.ReserveNodeFrame) -> str:
@@ -177,21 +102,6 @@ def request_id_of(request: PlacingFrame) -> int:
         text = "a call that is a repeat has the id of the first one"
         raise InvalidRequest.of([required("requestId", text)])
     return 0
-
-
-def source_of(pod: frames_pb2.PodSourceFrame, path: str = "pod") -> bytes | PodRef:
-    """The bytes of a pod, or its name in the state.
-
-    Raises:
-        InvalidRequest: neither is given.
-    """
-    if pod.HasField("object"):
-        return pod.object.SerializeToString()
-    if pod.HasField("object_proto"):
-        return pod.object_proto
-    if pod.HasField("ref"):
-        return reference_of(pod.ref, f"{path}.ref")
-    raise InvalidRequest.of([required(path, "give one of object, objectProto and ref")])
 
 
 def path_of(pod: frames_pb2.PodSourceFrame | common_pb2.PodSource, path: str = "pod") -> str:
@@ -388,3 +298,58 @@ def _seconds(duration: Duration) -> float:
             [FieldViolation("consistency.maxStaleness", "must not be negative", bad_value=seconds)]
         )
     return seconds
+
+
+def check_required(value: str, path: str, detail: str = "") -> None:
+    """Check that a field is set.
+
+    Raises:
+        InvalidRequest: it is empty.
+    """
+    if not value:
+        raise InvalidRequest.of([required(path, detail)])
+
+
+def object_kind(kind: int, path: str) -> Kind:
+    """The kind of an object that clients write.
+
+    Raises:
+        InvalidRequest: none, or one that is not known.
+    """
+    return any_kind(kind, path, OBSERVABLE)
+
+
+def any_kind(kind: int, path: str, known: Sequence[Kind]) -> Kind:
+    """The store's kind of a number on the wire.
+
+    Raises:
+        InvalidRequest: none of those that are known here.
+    """
+    # The store's kinds have the same numbers.
+    found = next((each for each in known if each.value == kind), None)
+    if found is None:
+        names = ", ".join(f"KIND_{each.name}" for each in known)
+        text = f"must be one of {names}"
+        raise InvalidRequest.of([FieldViolation(path, text, NOT_SUPPORTED, kind)])
+    return found
+
+
+def object_key(kind: int, namespace: str, name: str, path: str) -> Key:
+    """The store's key of an object.
+
+    Raises:
+        InvalidRequest: its kind is not known.
+    """
+    known = object_kind(kind, path)
+    return Key(known, "" if known is Kind.NODE else namespace or DEFAULT_NAMESPACE, name)
+
+
+def label_matcher(request: Any) -> Callable[[Mapping[str, str]], bool] | None:
+    """A function that matches labels with a list's selector; None for all.
+
+    Raises:
+        InvalidRequest: the selector is none.
+    """
+    if not request.HasField("label_selector"):
+        return None
+    return selector_of(request.label_selector, "labelSelector").matches

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.api.decode import consistency_of, fit_of, pod_of, settings_of, strict
+from topospread.api.decode import consistency_of, fit_of, settings_of, strict
 from topospread.api.encode import meta_of, verdict_message
+from topospread.api.envelope import pod_of, raise_all_violations
 from topospread.api.messages import constraint_message
-from topospread.api.request_fields import raise_all_violations
 from topospread.calls.call import Call, Method, Unary
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2

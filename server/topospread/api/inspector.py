@@ -13,14 +13,9 @@ from topospread.api.constraint_statuses import (
     status_message,
     total_messages,
 )
-from topospread.api.decode import selector_of, settings_of, token_of
+from topospread.api.decode import check_required, selector_of, settings_of, token_of
 from topospread.api.encode import meta_of
-from topospread.api.request_fields import (
-    check_all,
-    check_required,
-    page_request,
-    required_consistency,
-)
+from topospread.api.request_fields import check_all, page_request, required_consistency
 from topospread.calls.call import Call, Method, ServerStreaming, Unary
 from topospread.errors import (
     DeadlineExceeded,

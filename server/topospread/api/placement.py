@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from topospread.api.decode import (
     candidates_of,
     fit_of,
+    label_matcher,
     node_of,
-    pod_of,
     reference_of,
     request_id_of,
     reservation_ttl_of,
-    settings_of,
-    strict,
 )
 from topospread.api.encode import meta_of, revision_meta, verdict_message
-from topospread.api.messages import reservation_message, timestamp
-from topospread.api.request_fields import (
-    check_all,
-    label_matcher,
-    page_request,
+from topospread.api.envelope import (
+    pod_of,
     raise_all_violations,
-    required_consistency,
+    read_cluster,
+    read_envelope,
+    read_page,
+    shared_request,
 )
+from topospread.api.messages import reservation_message, timestamp
 from topospread.calls.call import Call, Method, Unary, store_spans
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
-from topospread.service.decisions.request import (
-    DEFAULT_CLUSTER,
-    NO_OVERRIDE,
-    DecisionRequest,
-    NodeSelection,
-)
+from topospread.kube.violations import Problems
 from topospread.service.placement.place import (
     Preference,
     get_reservation,
@@ -43,13 +36,14 @@ from topospread.service.placement.place import (
     release,
     reserve,
 )
-from topospread.store.checks import check_cluster, wrong_words
+from topospread.store.checks import wrong_words
 from topospread.store.model import Key, Kind
 from topospread_proto.v1 import placement_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from topospread.service.decisions.request import NodeSelection, PodRef
     from topospread.service.placement.coordinator import PlacementCoordinator
     from topospread.service.placement.requests import PlacementRequest, PlacementResult
     from topospread.telemetry.metrics import Metrics, Placed
@@ -129,9 +123,10 @@ class PlacementServicer:
         self, request: pb.ReleaseReservationRequest, call: Call
     ) -> pb.ReleaseReservationResponse:
         """PlacementService.ReleaseReservation."""
-        cluster = request.cluster or DEFAULT_CLUSTER
-        check_all(partial(check_cluster, cluster), lambda: _check_reservation(request))
-        pod = reference_of(request.pod)
+        wrong = Problems()
+        cluster = read_cluster(request, wrong)
+        pod = wrong.read(_reserved_pod, request)
+        wrong.raise_all()
         released = release(
             self._coordinator,
             cluster,
@@ -148,18 +143,16 @@ class PlacementServicer:
         self, request: pb.GetReservationRequest, call: Call
     ) -> pb.GetReservationResponse:
         """PlacementService.GetReservation."""
-        cluster = request.cluster or DEFAULT_CLUSTER
-        check_all(
-            partial(check_cluster, cluster),
-            lambda: reference_of(request.pod),
-            partial(required_consistency, request),
-        )
-        pod = reference_of(request.pod)
+        wrong = Problems()
+        cluster = read_cluster(request, wrong)
+        pod = wrong.read(reference_of, request.pod)
+        shared = read_envelope(request, wrong)
+        wrong.raise_all()
         replica, view, row = get_reservation(
             self._coordinator.engine.replicas,
             cluster,
             pod,
-            required_consistency(request),
+            shared.consistency,
             call.deadline,
         )
         return pb.GetReservationResponse(
@@ -171,20 +164,19 @@ class PlacementServicer:
         self, request: pb.ListReservationsRequest, call: Call
     ) -> pb.ListReservationsResponse:
         """PlacementService.ListReservations."""
-        cluster, ask = request.cluster or DEFAULT_CLUSTER, page_request(request)
-        check_all(
-            partial(check_cluster, cluster),
-            partial(label_matcher, request),
-            lambda: ask.most,
-            ask.place,
-            partial(required_consistency, request),
-        )
+        wrong = Problems()
+        cluster = read_cluster(request, wrong)
+        matches = wrong.read(label_matcher, request)
+        ask = read_page(request, wrong)
+        wrong.read(ask.place)
+        shared = read_envelope(request, wrong)
+        wrong.raise_all()
         page = list_reservations(
             self._coordinator.engine.replicas,
             cluster,
-            (request.namespace, label_matcher(request) or (lambda _: True)),
+            (request.namespace, matches or (lambda _: True)),
             ask,
-            required_consistency(request),
+            shared.consistency,
             call.deadline,
         )
         meta = revision_meta(page.token)
@@ -205,16 +197,10 @@ class PlacementServicer:
         call: Call,
         nodes: NodeSelection | None = None,
     ) -> PlacementRequest:
-        decision = DecisionRequest(
-            deadline=call.deadline,
-            cluster=request.cluster or DEFAULT_CLUSTER,
-            settings=settings_of(request.settings) if request.HasField("settings") else NO_OVERRIDE,
-            validate=strict(request.validation),
-            nodes=nodes,
-        )
+        shared = shared_request(request, call, nodes)
         request_id = request_id_of(request)
         return self._coordinator.new_request(
-            decision,
+            shared,
             pod_of(request),
             reservation_ttl_of(request),
             request_id=request_id,
@@ -247,8 +233,8 @@ class PlacementServicer:
             )
 
 
-def _check_reservation(request: pb.ReleaseReservationRequest) -> None:
-    """Check the pod of the reservation that is to be released.
+def _reserved_pod(request: pb.ReleaseReservationRequest) -> PodRef:
+    """The pod of the reservation that is to be released.
 
     Raises:
         InvalidRequest: no pod can have that name or uid.
@@ -257,3 +243,4 @@ def _check_reservation(request: pb.ReleaseReservationRequest) -> None:
     wrong = wrong_words(Key(Kind.RESERVATION, pod.namespace, pod.name), pod.uid)
     if wrong:
         raise InvalidRequest.of([each.below("pod") for each in wrong])
+    return pod

@@ -19,9 +19,8 @@ from google.protobuf.message import DecodeError, Message
 from topospread.access.callers import ANONYMOUS
 from topospread.calls.memory import Held, MemoryGuard
 from topospread.checkpoints import Computation
-from topospread.codec.error_details import code_of
 from topospread.codec.parsing import SMALL, check_repeats
-from topospread.errors import CallerGone, DeadlineExceeded, InvalidRequest
+from topospread.errors import CallerGone, DeadlineExceeded, InvalidRequest, code_of
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.telemetry.tracing import CallSpan
 

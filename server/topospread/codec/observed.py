@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import FieldViolation, InvalidRequest
-from topospread.kube.violations import NOT_SUPPORTED, duplicate, invalid, noted
+from topospread.kube.violations import NOT_SUPPORTED, Problems, duplicate, invalid
 from topospread.store.values import OBSERVABLE, VERSION
 from topospread_proto.v1 import common_pb2
 
@@ -42,25 +42,24 @@ def observed_from_proto(
         InvalidRequest: a kind that no API server has, or twice, or no version.
     """
     found: dict[Kind, str] = {}
-    wrong: list[FieldViolation] = []
+    wrong = Problems()
     for position, each in enumerate(versions):
         here = f"{path}[{position}]"
         kind = _KINDS.get(each.kind)
         if kind is None:
             known = ", ".join(f"KIND_{one.name}" for one in OBSERVABLE)
-            wrong.append(
+            wrong.add(
                 FieldViolation(f"{here}.kind", f"must be one of {known}", NOT_SUPPORTED, each.kind)
             )
         elif kind in found:
-            wrong.append(duplicate(f"{here}.kind", f"KIND_{kind.name}"))
-        with noted(wrong):
+            wrong.add(duplicate(f"{here}.kind", f"KIND_{kind.name}"))
+        with wrong.under():
             check_version(each.resource_version, f"{here}.resourceVersion")
             if kind is not None:
                 found[kind] = each.resource_version
-        if len(wrong) > len(_KINDS):
+        if len(wrong.violations) > len(_KINDS):
             break  # as many may be sent as a request holds
-    if wrong:
-        raise InvalidRequest.of(wrong)
+    wrong.raise_all()
     return found
 
 

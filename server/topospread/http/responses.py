@@ -11,8 +11,8 @@ import orjson
 from google.protobuf.json_format import MessageToDict
 from starlette.responses import Response
 
-from topospread.codec.error_details import INTERNAL, TYPE_URL, UNEXPECTED, code_of, details_of
-from topospread.errors import InvalidRequest, TooLarge, TopospreadError
+from topospread.calls.status import INTERNAL, TYPE_URL, UNEXPECTED, details_of
+from topospread.errors import InvalidRequest, TooLarge, TopospreadError, code_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,13 +7,19 @@ One kind of error a function, after apimachinery's ``field`` package; texts as `
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar, cast
 
+from typing_extensions import override
+
+from topospread.checkpoints import checkpoint
 from topospread.errors import FieldViolation, InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 REQUIRED: Final = "Required value"
 INVALID: Final = "Invalid value"
@@ -59,14 +65,75 @@ def duplicate(field: str, value: object) -> FieldViolation:
     return FieldViolation(field, "", DUPLICATE, value)
 
 
+class Problems:
+    """Everything that is wrong with a request, for one error.
+
+    Attributes:
+        violations: what was found so far.
+    """
+
+    __slots__ = ("_refused", "violations")
+
+    def __init__(self) -> None:
+        self.violations: list[FieldViolation] = []
+        self._refused: list[InvalidRequest] = []
+
+    def add(self, *violations: FieldViolation) -> None:
+        """Add what was found."""
+        self.violations += violations
+
+    def read(self, part: Callable[_P, _T], /, *args: _P.args, **options: _P.kwargs) -> _T:
+        """What a function reads from the request; where it refuses, None, and its violations here.
+
+        So nothing that was read may be used before :meth:`raise_all`.
+        """
+        checkpoint()
+        try:
+            return part(*args, **options)
+        except InvalidRequest as refused:
+            self._refused.append(refused)
+            self.violations += refused.violations
+            return cast("_T", None)
+
+    def under(self, path: str = "") -> noted:
+        """A context manager: what its block refuses is added, with paths below this one."""
+        return noted(self.violations, path)
+
+    def forget_errors(self) -> list[InvalidRequest]:
+        """Let the errors go: they refer to the frames they came through, and these to this."""
+        refused, self._refused = self._refused, []
+        return refused
+
+    def raise_all(self) -> None:
+        """Raise what was found, if anything was.
+
+        Raises:
+            InvalidRequest: with all violations.
+        """
+        refused = self.forget_errors()
+        if len(refused) == 1 and len(refused[0].violations) == len(self.violations):
+            raise refused.pop()
+        refused.clear()
+        if self.violations:
+            raise InvalidRequest.of(self.violations)
+
+
+class _First(Problems):
+    """Nothing is collected: the first violation is raised where it is found."""
+
+    @override
+    def read(self, part: Callable[_P, _T], /, *args: _P.args, **options: _P.kwargs) -> _T:
+        return part(*args, **options)
+
+
+FIRST: Final = _First()
+"""For requests that are right nearly always: a wrong one is read again to find all violations."""
+
+
 class noted:  # noqa: N801 - a context manager, as contextlib's
-    """Add what a part of a request is refused for to what is wrong, and go on after the block.
+    """Add what a block refuses to what is wrong, and go on after it.
 
-    No generator: the frame of one would be in the traceback of the error, and a reference cycle.
-
-    Args:
-        wrong: gets it.
-        path: where the part stands; empty for the root.
+    No generator: the frame of one would be in the traceback of the error: a reference cycle.
     """
 
     def __init__(self, wrong: list[FieldViolation], path: str = "") -> None:

@@ -14,8 +14,7 @@ from topospread.calls.executor import current_work
 from topospread.calls.sizes import decompressed
 from topospread.calls.status import code_number, status_of, trailers
 from topospread.checkpoints import Preempted
-from topospread.codec.error_details import code_of
-from topospread.errors import QueueFull, StreamsFull
+from topospread.errors import QueueFull, StreamsFull, code_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

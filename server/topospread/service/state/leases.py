@@ -6,13 +6,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import InvalidRequest, LeaseLost, ObjectNotFound, TooManyClusters
-from topospread.kube.violations import invalid, noted
+from topospread.errors import LeaseLost, ObjectNotFound, TooManyClusters
+from topospread.kube.violations import Problems, invalid
 from topospread.store.checks import check_cluster, check_holder
 from topospread.store.model import MAX_LEASE
 
 if TYPE_CHECKING:
-    from topospread.errors import FieldViolation
     from topospread.store.api import Store
     from topospread.store.model import Lease
 
@@ -122,17 +121,14 @@ def _checked(
     Raises:
         InvalidRequest: with everything that no lease can have.
     """
-    wrong: list[FieldViolation] = []
-    with noted(wrong):
-        check_cluster(cluster)
-    with noted(wrong):
-        check_holder(holder)
+    wrong = Problems()
+    wrong.read(check_cluster, cluster)
+    wrong.read(check_holder, holder)
     if fence is not None and fence <= 0:
-        wrong.append(invalid("fencingToken", fence, "must be that of the lease"))
+        wrong.add(invalid("fencingToken", fence, "must be that of the lease"))
     lifetime = 0 if seconds is None else round(seconds * 1000)
     if seconds is not None and (seconds < SHORTEST or lifetime > MAX_LEASE):
         text = "must be at least a millisecond and at most an hour"
-        wrong.append(invalid("leaseDuration", f"{seconds:g}s", text))
-    if wrong:
-        raise InvalidRequest.of(wrong)
+        wrong.add(invalid("leaseDuration", f"{seconds:g}s", text))
+    wrong.raise_all()
     return lifetime
