@@ -14,14 +14,19 @@ from topospread.api.decode import (
     object_kind,
     token_of,
 )
-from topospread.api.encode import meta_of, revision_meta, unreachable_for
 from topospread.api.envelope import read_cluster, read_envelope, read_page
-from topospread.api.messages import NO_HISTORY, reservation_message
 from topospread.calls.call import Call, Method, ServerStreaming, Unary
 from topospread.codec.reservations import reservation_row
 from topospread.codec.stored import object_from_stored
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.kube.violations import Problems, forbidden
+from topospread.service.messages import (
+    NO_HISTORY,
+    meta_of,
+    reservation_message,
+    revision_meta,
+    unreachable_for,
+)
 from topospread.service.state.log import WatchRequest
 from topospread.store.model import Kind, LogEntry, StoredObject
 from topospread.store.values import OBSERVABLE

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.api.decode import check_required, object_key, object_kind
-from topospread.api.encode import revision_meta
 from topospread.api.envelope import read_cluster
-from topospread.api.messages import NO_HISTORY
 from topospread.calls.call import Call, ClientStreaming, Method, Unary, store_spans
 from topospread.codec.observed import check_version, observed_from_proto
 from topospread.codec.stored import ends_reservation, stored
@@ -15,6 +13,7 @@ from topospread.codec.warnings import warnings_of
 from topospread.errors import InvalidRequest, ReplaceIncomplete
 from topospread.kube.violations import Problems, forbidden, invalid, required
 from topospread.service.decisions.request import DEFAULT_CLUSTER
+from topospread.service.messages import NO_HISTORY, revision_meta
 from topospread.service.state.write import IncomingObjects, WriteResult
 from topospread.store.checks import check_cluster, check_size, wrong_words
 from topospread.store.model import Key, Remove, WriteOutcome

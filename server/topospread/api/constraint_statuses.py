@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from topospread.api.explain_pod import MINIMA, domain_message, finding_message
-from topospread.api.messages import constraint_message
 from topospread.service.inspecting.statuses import NO_OWNER, SpreadState
+from topospread.service.messages import constraint_message
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import inspector_service_pb2 as pb
 

@@ -9,14 +9,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from google.protobuf.duration_pb2 import Duration
 from google.rpc.status_pb2 import Status as RpcStatus
 
-from topospread.api.messages import constraint_message
 from topospread.calls.call import Encoded
 from topospread.codec.fields import delimited, number_field, packed, packed_from
-from topospread.codec.observed import observed_messages
 from topospread.service.decisions.evaluate import DEFAULT_TOP_K
+from topospread.service.messages import constraint_message, meta_of, verdict_message
 from topospread.spread.per_node import CellScores
 from topospread.spread.verdicts import VERDICTS, Code, Status
 from topospread_proto.v1 import common_pb2, decision_service_pb2
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
     )
 
 _TABLES_KEPT: Final = 8
-
-_CODES: Final = {code: common_pb2.VerdictCode.Value(f"VERDICT_CODE_{code.name}") for code in Code}
 
 _VERDICT: Final = decision_service_pb2.FilterResponse.VERDICT_FIELD_NUMBER
 _CYCLE: Final = decision_service_pb2.FilterResponse.CYCLE_FIELD_NUMBER
@@ -59,11 +55,6 @@ _FEASIBLE: Final = decision_service_pb2.EvaluatePodResponse.FEASIBLE_NODE_COUNT_
 _RESULTS: Final = decision_service_pb2.BatchEvaluatePodsResponse.RESULTS_FIELD_NUMBER
 _RESULT_RESPONSE: Final = decision_service_pb2.BatchEvaluatePodsResult.RESPONSE_FIELD_NUMBER
 _RESULT_ERROR: Final = decision_service_pb2.BatchEvaluatePodsResult.ERROR_FIELD_NUMBER
-
-
-def verdict_message(status: Status) -> common_pb2.Verdict:
-    """Encode a status."""
-    return common_pb2.Verdict(code=_CODES[status.code], reasons=status.reasons)
 
 
 def _written_status(field: int, status: Status) -> bytes:
@@ -106,30 +97,6 @@ _number = lru_cache(maxsize=16384)(number_field)
 _VERDICT_TABLE: Final = decision_service_pb2.FilterResponse(
     verdict_table=map(verdict_message, VERDICTS)
 ).SerializeToString()
-
-
-def meta_of(view: View, replica: Replica) -> common_pb2.ResponseMeta:
-    """The metadata of the state behind a response."""
-    return common_pb2.ResponseMeta(
-        revision=view.token,
-        store_unreachable_for=unreachable_for(replica),
-        observed=observed_messages(view.observed),
-    )
-
-
-def revision_meta(token: str) -> common_pb2.ResponseMeta:
-    """The metadata of a response of the store itself, which was reached just now."""
-    return common_pb2.ResponseMeta(revision=token)
-
-
-def unreachable_for(replica: Replica) -> Duration | None:
-    """The time for which the store has been unreachable; None while it is reachable."""
-    seconds = replica.stale_for
-    if not seconds:
-        return None
-    duration = Duration()
-    duration.FromNanoseconds(int(seconds * 1e9))
-    return duration
 
 
 def written_meta(view: View, replica: Replica) -> bytes:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from topospread.api.decode import consistency_of, fit_of, settings_of, strict
-from topospread.api.encode import meta_of, verdict_message
 from topospread.api.envelope import pod_of, raise_all_violations
-from topospread.api.messages import constraint_message
 from topospread.calls.call import Call, Method, Unary
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
@@ -19,6 +17,7 @@ from topospread.service.explaining.reports import (
     ExclusionReason,
     MinimumRule,
 )
+from topospread.service.messages import constraint_message, meta_of, verdict_message
 from topospread.spread.findings import FindingCode
 from topospread_proto.v1 import decision_service_pb2
 from topospread_proto.v1 import explanation_pb2 as pb

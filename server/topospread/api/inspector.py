@@ -14,7 +14,6 @@ from topospread.api.constraint_statuses import (
     total_messages,
 )
 from topospread.api.decode import check_required, selector_of, settings_of, token_of
-from topospread.api.encode import meta_of
 from topospread.api.request_fields import check_all, page_request, required_consistency
 from topospread.calls.call import Call, Method, ServerStreaming, Unary
 from topospread.errors import (
@@ -37,6 +36,7 @@ from topospread.service.inspecting.statuses import (
     ConstraintOrder,
     Owner,
 )
+from topospread.service.messages import meta_of
 from topospread.store.checks import check_cluster
 from topospread_proto.v1 import inspector_service_pb2 as pb
 

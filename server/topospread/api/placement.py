@@ -14,7 +14,6 @@ from topospread.api.decode import (
     request_id_of,
     reservation_ttl_of,
 )
-from topospread.api.encode import meta_of, revision_meta, verdict_message
 from topospread.api.envelope import (
     pod_of,
     raise_all_violations,
@@ -23,11 +22,17 @@ from topospread.api.envelope import (
     read_page,
     shared_request,
 )
-from topospread.api.messages import reservation_message, timestamp
 from topospread.calls.call import Call, Method, Unary, store_spans
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.violations import Problems
+from topospread.service.messages import (
+    meta_of,
+    reservation_message,
+    revision_meta,
+    timestamp,
+    verdict_message,
+)
 from topospread.service.placement.place import (
     Preference,
     get_reservation,

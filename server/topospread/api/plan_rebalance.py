@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from topospread.api.decode import consistency_of, selector_of, settings_of
-from topospread.api.encode import meta_of
-from topospread.api.messages import constraint_message
 from topospread.calls.call import Call, Method, Unary
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.selectors import EVERYTHING
 from topospread.kube.violations import invalid, noted
 from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.decisions.request import DEFAULT_CLUSTER, NO_OVERRIDE
+from topospread.service.messages import constraint_message, meta_of
 from topospread.service.rebalancing.inventory import (
     DEFAULT_SEARCH,
     MAX_SEARCH,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from topospread.api.decode import consistency_of, selector_of
-from topospread.api.encode import meta_of
-from topospread.api.messages import constraint_message
 from topospread.calls.call import Call, Method, Unary
 from topospread.codec.pods import node_from_proto
 from topospread.codec.stored_pods import EncodedPod
@@ -17,6 +15,7 @@ from topospread.kube.selectors import EVERYTHING
 from topospread.kube.violations import DUPLICATE, invalid, noted, required
 from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.decisions.request import DEFAULT_CLUSTER
+from topospread.service.messages import constraint_message, meta_of
 from topospread.service.ranking import KeptSpread, RankRequest
 from topospread.spread.ranking import Strategy, domain_counts, skew_of
 from topospread_proto.v1 import common_pb2, deletion_order_pb2

@@ -14,9 +14,7 @@ from topospread.api.decode import (
     settings_of,
     strict,
 )
-from topospread.api.encode import meta_of, verdict_message
 from topospread.api.explain_pod import explanation_message
-from topospread.api.messages import constraint_message
 from topospread.calls.call import Call, Method, Unary
 from topospread.checkpoints import checkpoint
 from topospread.codec.demands import amounts
@@ -26,6 +24,7 @@ from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR, IGNORE, SCHEDULE_ANY
 from topospread.kube.violations import forbidden, invalid, not_supported, noted, required
 from topospread.service.decisions.node_fit import Fit
 from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest, PodRef
+from topospread.service.messages import constraint_message, meta_of, verdict_message
 from topospread.service.simulation.request import (
     AddedPod,
     ConstraintChange,

@@ -1,27 +1,64 @@
-"""Messages that several responses share: constraints, selectors, reservations."""
+"""Messages that several responses share: metadata, verdicts, constraints, reservations."""
 
 from __future__ import annotations
 
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from topospread.codec.observed import observed_messages
 from topospread.kube.objects import HONOR, IGNORE
 from topospread.kube.selectors import Selector, selector_text
+from topospread.spread.verdicts import Code
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import placement_service_pb2 as pb
 
 if TYPE_CHECKING:
     from topospread.index.changes import ReservationRow
+    from topospread.replica.replica import Replica
+    from topospread.replica.view import View
     from topospread.spread.constraints import Constraint
+    from topospread.spread.verdicts import Status
 
 
 NO_HISTORY: Final = "none"
 """The store identity of a cluster of which the store holds nothing."""
 
 _ID_BYTES: Final = 8
+
+_CODES: Final = {code: common_pb2.VerdictCode.Value(f"VERDICT_CODE_{code.name}") for code in Code}
+
+
+def meta_of(view: View, replica: Replica) -> common_pb2.ResponseMeta:
+    """The metadata of the state behind a response."""
+    return common_pb2.ResponseMeta(
+        revision=view.token,
+        store_unreachable_for=unreachable_for(replica),
+        observed=observed_messages(view.observed),
+    )
+
+
+def revision_meta(token: str) -> common_pb2.ResponseMeta:
+    """The metadata of a response of the store itself, which was reached just now."""
+    return common_pb2.ResponseMeta(revision=token)
+
+
+def unreachable_for(replica: Replica) -> Duration | None:
+    """The time for which the store has been unreachable; None while it is reachable."""
+    seconds = replica.stale_for
+    if not seconds:
+        return None
+    duration = Duration()
+    duration.FromNanoseconds(int(seconds * 1e9))
+    return duration
+
+
+def verdict_message(status: Status) -> common_pb2.Verdict:
+    """Encode a status."""
+    return common_pb2.Verdict(code=_CODES[status.code], reasons=status.reasons)
 
 
 def constraint_message(constraint: Constraint) -> common_pb2.SpreadConstraint:
