@@ -20,8 +20,8 @@ from topospread.http.admission_json import (
     MAX_WARNINGS,
     bounded_lines,
 )
-from topospread.spread.linting.catalog import RULES, Severity
-from topospread.spread.linting.engine import lint
+from topospread.spread.linting.catalog import Severity
+from topospread.spread.linting.engine import RULES, lint
 
 LIMIT = 1 << 20
 
@@ -164,7 +164,7 @@ def test_errors_come_before_warnings_and_infos_are_left_out(api):
         constraint(), constraint(topologyKey="zone", labelSelector={"matchLabels": {"app": "x"}})
     )
     codes = api.codes(both)
-    severities = [RULES[code].severity for code in RULES for each in codes if code.value == each]
+    severities = [rule.severity for rule in RULES.values() if rule.code in codes]
     assert Severity.INFO not in severities
     assert codes[:2] == ["KeyOnNoNode", "SelfMismatch"]
     assert "RolloutSkew" in codes[2:]

@@ -19,10 +19,7 @@ from topospread.kube.objects import DO_NOT_SCHEDULE
 from topospread.service.decisions.node_fit import Fit
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.explaining.explain import explain_at
-from topospread.service.explaining.reports import ConstraintReport
-from topospread.spread.constraints import Constraint
 from topospread.spread.verdicts import LABEL_MISSING, TOO_SKEWED, VERDICTS
-from topospread_proto.v1.common_pb2 import SpreadConstraint
 from topospread_proto.v1.explanation_pb2 import ConstraintExplanation
 
 EVERY = 1000
@@ -37,25 +34,13 @@ def case_of(decision: Decision, fit: Fit = Fit.SPREAD_ONLY) -> EvaluationContext
     return EvaluationContext(snapshot, pod, rules, constraints, fit=fit, name=pod.name)
 
 
-Domains = Iterable[tuple[Constraint | SpreadConstraint, Mapping[str, bool]]]
-"""Constraints, each with its domains and whether it allows them."""
-
-
-def found_domains(found: Iterable[ConstraintReport]) -> Domains:
-    """As the core has them."""
-    for each in found:
-        yield each.constraint, {domain.value: domain.allowed for domain in each.listed}
-
-
-def explained_domains(explanations: Iterable[ConstraintExplanation]) -> Domains:
-    """Domains as in a server's explanation."""
-    for each in explanations:
-        yield each.constraint, {domain.value: domain.allowed for domain in each.domains}
-
-
-def verdict_on(constraints: Domains, labels: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+def verdict_on(
+    explanations: Iterable[ConstraintExplanation], labels: Mapping[str, str]
+) -> tuple[str, tuple[str, ...]]:
     """Filter's verdict on a node, read off the explanation's domains."""
-    for constraint, allowed in constraints:
+    for each in explanations:
+        constraint = each.constraint
+        allowed = {domain.value: domain.allowed for domain in each.domains}
         if constraint.when_unsatisfiable != DO_NOT_SCHEDULE:
             continue
         value, verdict = labels.get(constraint.topology_key), None
@@ -84,22 +69,21 @@ def domains_have_the_verdicts_of_filter(decision: Decision) -> None:
     if "newError" in expected:
         return
     found = explain_at(case_of(decision), EVERY)
-    assert found.status.code.label == expected["preFilter"]["code"]
+    assert label_of(found.verdict) == expected["preFilter"]["code"]
     nodes = ReferenceSnapshot(decision.cluster).nodes
     if expected["preFilter"]["code"] == "Error":
-        assert (found.passing, found.fitting) == (0, 0)
+        assert (found.feasible_node_count, found.fitting_node_count) == (0, 0)
         return
     verdicts = {
         name: (verdict["code"], tuple(verdict["reasons"]))
         for name, verdict in expected.get("filter", {}).items()
     } or dict.fromkeys(nodes, SUCCESS)
     assert {
-        name: verdict_on(found_domains(found.constraints), labels_of(node))
-        for name, node in nodes.items()
+        name: verdict_on(found.constraints, labels_of(node)) for name, node in nodes.items()
     } == verdicts
-    assert found.passing == Counter(verdicts.values())[SUCCESS]
+    assert found.feasible_node_count == Counter(verdicts.values())[SUCCESS]
     # Nothing but spreading was asked about.
-    assert found.fitting == found.passing
+    assert found.fitting_node_count == found.feasible_node_count
 
 
 @given(decision=kind_of(cases(), cases(), odd_cases()))
@@ -115,7 +99,7 @@ def test_a_server_explains_by_domain_what_it_filters_by_node(
     for name, verdict in answer.get("filter", {}).items():
         labels = labels_of(ReferenceSnapshot(decision.cluster).nodes[name])
         expected = verdict["code"], tuple(verdict["reasons"])
-        assert verdict_on(explained_domains(found.constraints), labels) == expected
+        assert verdict_on(found.constraints, labels) == expected
 
 
 @given(decision=kind_of(cases(), cases(), odd_cases()))
@@ -143,14 +127,16 @@ def domain_scores_span_node_scores(decision: Decision) -> None:
     for constraint in explain_at(case_of(decision), EVERY).constraints:
         if constraint.constraint.when_unsatisfiable == DO_NOT_SCHEDULE:
             continue
-        for domain in constraint.listed:
+        for domain in constraint.domains:
             here = [
                 scores[name]
                 for name, node in nodes.items()
                 if name in scores
                 and labels_of(node).get(constraint.constraint.topology_key) == domain.value
             ]
-            assert domain.scores == ((min(here), max(here)) if here else None)
+            assert domain.HasField("scores") == bool(here)
+            if here:
+                assert (domain.scores.lowest, domain.scores.highest) == (min(here), max(here))
 
 
 def finding_adds_up(decision: Decision) -> None:
@@ -158,25 +144,27 @@ def finding_adds_up(decision: Decision) -> None:
         return
     found = explain_at(case_of(decision, Fit.NODE), EVERY)
     for constraint in found.constraints:
-        listed = constraint.listed
-        assert constraint.unlisted == 0
-        assert constraint.domains == len(listed) == len({d.value for d in listed})
-        assert sum(d.nodes for d in listed) == found.nodes - constraint.nodes_without_key
+        listed = constraint.domains
+        assert constraint.unlisted_domain_count == 0
+        assert constraint.domain_count == len(listed) == len({d.value for d in listed})
+        assert constraint.keyless_node_count == found.node_count - sum(d.node_count for d in listed)
         for domain in listed:
-            assert domain.nodes == domain.eligible + sum(n for _, n in domain.excluded)
-            assert domain.nodes == domain.usable + sum(n for _, n in domain.refused)
-            assert domain.fitting <= domain.usable
-        eligible = [d for d in listed if d.eligible]
-        assert constraint.eligible_domains == len(eligible)
-        assert constraint.eligible == sum(d.eligible for d in eligible)
-        assert constraint.lowest_domains == sum(d.holds_minimum for d in listed)
+            excluded = sum(count for _, count in domain.excluded.ListFields())
+            assert domain.node_count == domain.eligible_node_count + excluded
+            refused = sum(each.node_count for each in domain.node_reasons)
+            assert domain.node_count == domain.usable_node_count + refused
+            assert domain.fitting_node_count <= domain.usable_node_count
+        eligible = [d for d in listed if d.eligible_node_count]
+        assert constraint.eligible_domain_count == len(eligible)
+        assert constraint.eligible_node_count == sum(d.eligible_node_count for d in eligible)
+        assert constraint.minimum.lowest_domain_count == sum(d.holds_minimum for d in listed)
         if constraint.constraint.when_unsatisfiable == DO_NOT_SCHEDULE:
-            assert constraint.rejected_domains == sum(not d.allowed for d in listed)
+            assert constraint.rejected_domain_count == sum(not d.allowed for d in listed)
             for domain in listed:
                 assert domain.allowed == (domain.skew <= constraint.constraint.max_skew)
-    if found.fitting:
-        assert found.suggestions == ()
-        assert found.message == ""
+    if found.fitting_node_count:
+        assert not found.suggestions
+        assert not found.message
     else:
         assert found.message
-    assert all(suggestion.fitting for suggestion in found.suggestions)
+    assert all(suggestion.fitting_node_count for suggestion in found.suggestions)

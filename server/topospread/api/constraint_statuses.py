@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.api.explain_pod import MINIMA, domain_message, finding_message
 from topospread.service.inspecting.statuses import NO_OWNER, SpreadState
 from topospread.service.messages import constraint_message
 from topospread_proto.v1 import common_pb2
@@ -46,7 +45,7 @@ def _status(status: ConstraintStatus, limit: int) -> pb.ConstraintStatus:
         state=STATES[status.state],
         skew=spread.skew,
         global_minimum=spread.minimum,
-        minimum_reason=MINIMA[spread.minimum_because],
+        minimum_reason=spread.minimum_because,
         lowest_pod_count=spread.lowest,
         highest_pod_count=spread.highest,
         pod_count=spread.pods,
@@ -60,7 +59,7 @@ def _status(status: ConstraintStatus, limit: int) -> pb.ConstraintStatus:
         domains=[common_pb2.DomainCount(value=value, pod_count=pods) for value, pods in listed],
         leading_domain_count=shown_first,
         unlisted_domain_count=spread.membership.size - len(listed),
-        findings=map(finding_message, status.findings),
+        findings=status.findings,
     )
 
 
@@ -83,7 +82,7 @@ def description_message(
         constraint=status_message(found.status, limits.domains),
         domains=[
             pb.ConstraintDomain(
-                domain=domain_message(domain),
+                domain=domain,
                 nodes=[
                     pb.NodeCount(
                         node=node.node,
@@ -97,11 +96,11 @@ def description_message(
                 unlisted_node_count=unlisted,
             )
             for domain, nodes, unlisted in zip(
-                report.listed, found.nodes, found.unlisted_nodes, strict=True
+                report.domains, found.nodes, found.unlisted_nodes, strict=True
             )
         ],
-        leading_domain_count=report.shown_first,
-        unlisted_domain_count=report.unlisted,
+        leading_domain_count=report.leading_domain_count,
+        unlisted_domain_count=report.unlisted_domain_count,
         pods=[
             pb.ConstraintPod(
                 pod=common_pb2.PodReference(namespace=namespace, name=pod.name),

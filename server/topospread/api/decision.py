@@ -227,10 +227,10 @@ class DecisionMetrics:
     def explained(self, result: ExplainResult, call: Call) -> None:
         """After DecisionService.ExplainPod, which is no scheduling attempt."""
         if call.span.recording:
-            found = result.explanation
-            _describe(call.span, result.resolved, found.status)
-            call.span.set("topospread.nodes", found.nodes)
-            call.span.set("topospread.feasible", found.fitting)
+            found = result.response.explanation
+            _describe(call.span, result.resolved, result.resolved.cycle.pre_filter_status)
+            call.span.set("topospread.nodes", found.node_count)
+            call.span.set("topospread.feasible", found.fitting_node_count)
             call.span.set("topospread.suggestions", len(found.suggestions))
 
     def batch_evaluated(self, cluster: str, batch: BatchEvaluation, call: Call) -> None:

@@ -14,7 +14,6 @@ from topospread.api.decode import (
     settings_of,
     strict,
 )
-from topospread.api.explain_pod import explanation_message
 from topospread.calls.call import Call, Method, Unary
 from topospread.checkpoints import checkpoint
 from topospread.codec.demands import amounts
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from topospread.calls.call import Call
-    from topospread.service.explaining.reports import Explanation
     from topospread.service.simulation.run import PendingPods, PodBatch, SpreadChange
     from topospread.service.simulation.scenario import Scenario, ScenarioBuilder
     from topospread.service.simulation.simulate import (
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
         SimulatedScenario,
         SimulationReport,
     )
+    from topospread_proto.v1.explanation_pb2 import Explanation
 
 
 MAX_NAMES: Final = 100
@@ -314,7 +313,7 @@ def _pending(
         pod_count=len(pending.pods),
         verdict=verdict_message(pending.refusal.status),
         message=pending.refusal.message,
-        explanation=None if explanation is None else explanation_message(explanation),
+        explanation=explanation,
     )
 
 

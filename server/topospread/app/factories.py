@@ -26,7 +26,7 @@ from topospread.rpc.server import Credentials, Pools, ServerOptions, credentials
 from topospread.service.decisions.pods import Limits
 from topospread.service.inspecting.monitoring import ConstraintMonitor
 from topospread.service.state.write import StateWriter, WriteLimits
-from topospread.spread.linting.catalog import RULES
+from topospread.spread.linting.engine import RULES
 from topospread.store.urls import SqliteURL
 from topospread.telemetry.constraint_metrics import ClusterConstraints, ConstraintGauges
 from topospread.telemetry.families import CacheGauges, ClusterGauges
@@ -347,7 +347,7 @@ def make_webhook(
     """
     if not settings.webhook:
         return None
-    known = {"error", *(code.value for code in RULES)}
+    known = {"error", *(each.code for each in RULES.values())}
     if unknown := sorted({*settings.webhook_refuse} - known):
         raise ConfigError(
             f"--webhook-refuse: there is no code {unknown[0]!r}: write error, or codes of "

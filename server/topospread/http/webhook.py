@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from topospread.calls.executor import Executor
     from topospread.checkpoints import Turn
     from topospread.service.decisions.engine import Engine
-    from topospread.spread.findings import FindingCode
     from topospread.spread.linting.catalog import LintFinding
     from topospread.spread.linting.workloads import LintedWorkload
 
@@ -178,7 +177,7 @@ class Webhook:
 
     def _refuses(self, finding: LintFinding) -> bool:
         of_all = finding.severity is Severity.ERROR and Severity.ERROR.value in self._refused
-        return of_all or finding.code.value in self._refused
+        return of_all or finding.code in self._refused
 
 
 def _cluster(path: str) -> str:
@@ -226,7 +225,7 @@ def _before(manifest: Mapping[str, Any] | None) -> _Linted | None:
     return replace(linted, workload=replace(linted.workload, ignored=frozenset()))
 
 
-def _identity(finding: LintFinding, workload: LintedWorkload) -> tuple[FindingCode, str, str]:
+def _identity(finding: LintFinding, workload: LintedWorkload) -> tuple[str, str, str]:
     """What a finding has in common with the same one on the object before.
 
     A pod has one constraint with a key and whenUnsatisfiable; its index moves with those before it.
@@ -242,7 +241,7 @@ def _line(finding: LintFinding, workload: LintedWorkload) -> str:
     """A finding in one line; the API server's client shows which object it is about."""
     index = finding.constraint
     if index < 0:
-        return f"{finding.code.value}: {finding.text}"
+        return f"{finding.code}: {finding.text}"
     constraints = workload.pod.constraints
     key = f" ({constraints[index].topology_key})" if index < len(constraints) else ""
-    return f"{finding.code.value}: constraint {index}{key}: {finding.text}"
+    return f"{finding.code}: constraint {index}{key}: {finding.text}"

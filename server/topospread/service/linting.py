@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from topospread.service.decisions.node_fit import Fit
 from topospread.service.explaining.explain import explain
-from topospread.spread.linting.engine import Knowledge, lint
+from topospread.spread.linting.engine import RULES, Knowledge, lint
 from topospread.spread.linting.workloads import DomainNumbers
+from topospread_proto.v1.explanation_pb2 import FindingCode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topospread.kube.objects import SpreadConstraint
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.request import DecisionRequest
     from topospread.spread.linting.catalog import LintFinding
     from topospread.spread.linting.workloads import LintedWorkload
+    from topospread_proto.v1.explanation_pb2 import Explanation
+
+
+_RULES: Final = {FindingCode.Value(f"FINDING_CODE_{name}"): rule for name, rule in RULES.items()}
 
 
 def lint_at(
@@ -32,13 +40,28 @@ def lint_at(
     """
     asked = engine.with_requests(request.cluster, pod)
     found = explain(engine, request, asked, fit=Fit.NODE, limit=1, advise=False)
-    explanation = found.explanation
+    profile = found.resolved.cycle.rules.profile
+    return lint(workload, knowledge_of(found.response.explanation, profile.defaults))
+
+
+def knowledge_of(
+    explanation: Explanation, defaults: Sequence[SpreadConstraint] | None = None
+) -> Knowledge:
+    """What an explanation of a workload's pod tells of its cluster.
+
+    Args:
+        explanation: with at least one domain of each constraint.
+        defaults: the profile's constraints; None where they are not known.
+    """
     numbers = {
-        each.index: DomainNumbers(each.eligible_domains, each.usable_domains, each.lowest)
+        each.index: DomainNumbers(
+            each.eligible_domain_count, each.usable_domain_count, each.minimum.lowest_pod_count
+        )
         for each in explanation.constraints
     }
-    profile = found.resolved.cycle.rules.profile
-    return lint(
-        workload,
-        Knowledge({} if explanation.defaulted else numbers, explanation.findings, profile.defaults),
-    )
+    stated = [
+        rule.found(each.constraint_index if each.HasField("constraint_index") else -1, each.text)
+        for each in explanation.findings
+        if (rule := _RULES.get(each.code)) is not None
+    ]
+    return Knowledge({} if explanation.defaulted else numbers, stated, defaults)

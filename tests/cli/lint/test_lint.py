@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.cli.manifests import CLUSTER, POD
-from topospread.spread.linting.catalog import RULES
+from topospread.spread.linting.engine import RULES
 
 WEB = """\
 apiVersion: apps/v1
@@ -244,7 +244,7 @@ def test_sarif_has_each_rule_and_each_finding(bare, tmp_path):
     assert log["version"] == "2.1.0"
     [run] = log["runs"]
     driver = run["tool"]["driver"]
-    assert [rule["id"] for rule in driver["rules"]] == [code.value for code in RULES]
+    assert [rule["id"] for rule in driver["rules"]] == [rule.code for rule in RULES.values()]
     assert {"id", "shortDescription", "help", "helpUri", "defaultConfiguration"} == set(
         driver["rules"][0]
     )

@@ -14,7 +14,6 @@ from tests.servers import served
 from tests.service.explaining.cases import Json, Story, excerpt, stories
 from tests.service.placement.placer import Placer, named
 from tests.service.world import CLUSTER, PATIENCE, world
-from topospread.api.explain_pod import explanation_message
 from topospread.service.decisions.node_fit import Fit
 from topospread.service.explaining.explain import explain
 from topospread_client import pod_from_manifest
@@ -56,7 +55,7 @@ def by_use_case(story: Story) -> Explanation:
             placer.reserve(named(name), where)
         pod = made.engine.with_requests(CLUSTER, pod_from_manifest(story.pod).SerializeToString())
         found = explain(made.engine, placer.ask(), pod, fit=Fit[story.fit])
-        return explanation_message(found.explanation)
+        return found.response.explanation
 
 
 def over_grpc(channel: grpc.Channel, story: Story) -> Explanation:

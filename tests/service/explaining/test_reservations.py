@@ -8,23 +8,23 @@ from tests.service.placement.placer import Placer, bound, named
 from tests.service.world import CLUSTER, World, constraint
 from topospread.service.decisions.request import PodRef
 from topospread.service.explaining.explain import explain
-from topospread.spread.findings import FindingCode
 from topospread_client import pod_from_manifest
+from topospread_proto.v1.explanation_pb2 import FINDING_CODE_ALREADY_BOUND
 
 if TYPE_CHECKING:
     from tests.service.world import Json
-    from topospread.service.explaining.reports import DomainReport, Explanation
+    from topospread_proto.v1.explanation_pb2 import DomainExplanation, Explanation
 
 
 def explained(placer: Placer, pod: Json | PodRef) -> Explanation:
     engine = placer.engine
     given = pod if isinstance(pod, PodRef) else pod_from_manifest(pod).SerializeToString()
-    return explain(engine, placer.ask(), engine.with_requests(CLUSTER, given)).explanation
+    return explain(engine, placer.ask(), engine.with_requests(CLUSTER, given)).response.explanation
 
 
-def zone(found: Explanation, value: str) -> DomainReport:
+def zone(found: Explanation, value: str) -> DomainExplanation:
     (constraint_,) = found.constraints
-    return next(domain for domain in constraint_.listed if domain.value == value)
+    return next(domain for domain in constraint_.domains if domain.value == value)
 
 
 def test_reservations_of_other_pods_are_listed_separately(three_zones: World) -> None:
@@ -32,8 +32,8 @@ def test_reservations_of_other_pods_are_listed_separately(three_zones: World) ->
     placer.reserve(named("first"), "n-c")
     placer.reserve(named("second"), "n-c")
     found = explained(placer, named("third", constraint()))
-    assert (zone(found, "c").pods, zone(found, "c").reserved) == (2, 2)
-    assert (zone(found, "a").pods, zone(found, "a").reserved) == (2, 0)
+    assert (zone(found, "c").pod_count, zone(found, "c").reserved_pod_count) == (2, 2)
+    assert (zone(found, "a").pod_count, zone(found, "a").reserved_pod_count) == (2, 0)
 
 
 def test_the_pods_own_place_is_not_counted(three_zones: World) -> None:
@@ -41,10 +41,14 @@ def test_the_pods_own_place_is_not_counted(three_zones: World) -> None:
     pod = named("mine", constraint())
     placer.reserve(pod, "n-c")
     found = explained(placer, pod)
-    assert (zone(found, "c").pods, zone(found, "c").reserved, zone(found, "c").skew) == (0, 0, 1)
+    assert (
+        zone(found, "c").pod_count,
+        zone(found, "c").reserved_pod_count,
+        zone(found, "c").skew,
+    ) == (0, 0, 1)
     # Another pod sees it.
     other = explained(placer, named("other", constraint()))
-    assert (zone(other, "c").pods, zone(other, "c").reserved) == (1, 1)
+    assert (zone(other, "c").pod_count, zone(other, "c").reserved_pod_count) == (1, 1)
 
 
 def test_places_of_another_namespace_do_not_count(three_zones: World) -> None:
@@ -53,13 +57,13 @@ def test_places_of_another_namespace_do_not_count(three_zones: World) -> None:
     other["metadata"]["namespace"] = "elsewhere"
     placer.reserve(other, "n-c")
     found = explained(placer, named("mine", constraint()))
-    assert (zone(found, "c").pods, zone(found, "c").reserved) == (0, 0)
+    assert (zone(found, "c").pod_count, zone(found, "c").reserved_pod_count) == (0, 0)
 
 
 def test_running_pod_gets_a_finding(three_zones: World) -> None:
     placer = Placer(three_zones)
     placer.apply(bound(named("mine", constraint()), "n-c"))
     found = explained(placer, PodRef("mine"))
-    assert [finding.code for finding in found.findings] == [FindingCode.ALREADY_BOUND]
+    assert [finding.code for finding in found.findings] == [FINDING_CODE_ALREADY_BOUND]
     assert "n-c" in found.findings[0].text
-    assert zone(found, "c").pods == 1
+    assert zone(found, "c").pod_count == 1

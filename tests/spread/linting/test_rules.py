@@ -18,12 +18,12 @@ from topospread.kube.objects import (
 )
 from topospread.kube.selectors import Selector, compile_selector
 from topospread.spread import constraints as effective
-from topospread.spread.findings import Finding, FindingCode
 from topospread.spread.linting import linted
-from topospread.spread.linting.catalog import RULES, Severity
-from topospread.spread.linting.engine import NOTHING_KNOWN, Knowledge, lint
+from topospread.spread.linting.catalog import Severity
+from topospread.spread.linting.engine import NOTHING_KNOWN, RULES, Knowledge, lint
 from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload, Rollout, Share
 from topospread_client import CONTROLLER_LABELS
+from topospread_proto.v1.explanation_pb2 import FindingCode
 
 OWN = LabelSelector((("app", "web"), ("release", "a")))
 LABELS = {"app": "web", "release": "a", "tier": "front"}
@@ -43,7 +43,7 @@ def codes(*constraints, kind="StatefulSet", replicas=3, known=NOTHING_KNOWN, pod
     made = Pod("web", labels=LABELS, constraints=constraints or (constraint(),), **(pod or {}))
     added = CONTROLLER_LABELS.get(kind, ())
     workload = LintedWorkload(kind, made, replicas, OWN, added, **more)
-    return {each.code.value: each.severity for each in lint(workload, known)}
+    return {each.code: each.severity for each in lint(workload, known)}
 
 
 def labels(**pairs) -> LabelSelector:
@@ -252,18 +252,17 @@ def test_pods_in_a_domain_that_cannot_be_used_any_more_hold_the_minimum_up():
 
 
 def test_a_key_that_no_node_has_leaves_no_places_to_count():
-    stated = (Finding(FindingCode.KEY_ON_NO_NODE, 0, "no node has it"),)
+    stated = (RULES["KEY_ON_NO_NODE"].found(0, "no node has it"),)
     found = codes(known=Knowledge({0: DomainNumbers(0, 0)}, stated))
     assert found.keys() - {"DefaultsReplaced"} == {"KeyOnNoNode"}
 
 
 def test_findings_of_a_state_are_those_that_no_manifest_shows():
     stated = (
-        Finding(FindingCode.KEY_ON_SOME_NODES, 0, "some lack it"),
-        Finding(FindingCode.LABEL_KEY_MISSING, 0, "pod-template-hash"),
-        Finding(FindingCode.ALREADY_BOUND, -1, "runs"),
-        Finding(FindingCode.DEFAULTS_WITHOUT_SELECTOR, -1, "no Service"),
-        Finding(FindingCode.KEY_ON_NO_NODE, 1, "of the profile's constraint"),
+        RULES["KEY_ON_SOME_NODES"].found(0, "some lack it"),
+        RULES["LABEL_KEY_MISSING"].found(0, "pod-template-hash"),
+        RULES["DEFAULTS_WITHOUT_SELECTOR"].found(-1, "no Service"),
+        RULES["KEY_ON_NO_NODE"].found(1, "of the profile's constraint"),
     )
     assert codes(known=Knowledge({}, stated)).keys() - {"DefaultsReplaced"} == {"KeyOnSomeNodes"}
 
@@ -289,13 +288,19 @@ def test_the_defaults_of_a_profile_are_those_that_are_lost():
 )
 def test_workloads_without_constraints(kind, replicas, said):
     workload = LintedWorkload(kind, Pod("web", labels=LABELS), replicas, OWN)
-    assert ("NoConstraints" in {each.code.value for each in lint(workload)}) == said
+    assert ("NoConstraints" in {each.code for each in lint(workload)}) == said
 
 
 def test_the_gravest_findings_of_a_constraint_stand_first():
     several = constraint(topology_key="zone", label_selector=labels(app="db"))
     found = list(codes(several, constraint(label_selector=None)))
     assert found == ["DefaultsReplaced", "SelfMismatch", "MisspeltKey", "NilSelector"]
+
+
+def test_the_api_has_the_codes_of_all_rules_and_what_explanations_alone_say():
+    of_pods = {"NOT_PARSED", "ALREADY_BOUND"}
+    names = {name.removeprefix("FINDING_CODE_") for name in FindingCode.keys()[1:]}
+    assert RULES.keys() | of_pods == names
 
 
 def test_every_rule_says_what_is_wrong_and_how_to_mend_it():

@@ -27,9 +27,8 @@ from topospread.codec.lint_manifests import (
     workload_from_manifest,
 )
 from topospread.config.documents import closest
-from topospread.spread.findings import Finding, FindingCode
-from topospread.spread.linting.catalog import RULES, Severity
-from topospread.spread.linting.engine import NOTHING_KNOWN, Knowledge, lint
+from topospread.spread.linting.catalog import Severity
+from topospread.spread.linting.engine import NOTHING_KNOWN, RULES, Knowledge, lint
 from topospread.spread.linting.workloads import DomainNumbers
 from topospread_client import (
     Consistency,
@@ -51,7 +50,7 @@ from topospread_client import Client
 FINDINGS: Final = 1
 """Exit code where there are findings as grave as `--fail-on` says."""
 
-_CODES: Final = {code.value.lower(): code.value for code in RULES}
+_CODES: Final = {each.code.lower(): each.code for each in RULES.values()}
 _SEVERITIES: Final = tuple(each.value for each in Severity)
 _NO_WORKLOADS: Final = "no pod and no pod template, or made by another object"
 _BUILD: Final = "lint the output of `kustomize build`"
@@ -145,7 +144,7 @@ def command(
             items += [
                 lint_item(manifest, workload.pod, finding)
                 for finding in lint(workload, knowledge_of(manifest))
-                if finding.code.value not in ignored and finding.severity.at_least(shown)
+                if finding.code not in ignored and finding.severity.at_least(shown)
             ]
             progress(done, len(workloads))
     if options.output == "sarif":
@@ -197,13 +196,11 @@ def _explained(client: Client, manifest: Manifest) -> Knowledge:
     return Knowledge(
         {} if found.defaulted else numbers,
         [
-            Finding(
-                FindingCode[each.code.name],
-                -1 if each.constraint_index is None else each.constraint_index,
-                each.text,
+            RULES[each.code.name].found(
+                -1 if each.constraint_index is None else each.constraint_index, each.text
             )
             for each in found.findings
-            if each.code.name in FindingCode.__members__
+            if each.code.name in RULES
         ],
     )
 

@@ -89,7 +89,7 @@ def lint_item(manifest: Manifest, pod: Pod, finding: LintFinding) -> LintItem:
         kind=manifest.kind,
         namespace=str(metadata.get("namespace") or ""),
         name=str(metadata.get("name") or metadata.get("generateName") or ""),
-        code=FindingCode[finding.code.name],
+        code=FindingCode[finding.rule.name],
         severity=finding.severity,
         constraint_index=None if index < 0 else index,
         topology_key=None if spec is None else spec.topology_key,

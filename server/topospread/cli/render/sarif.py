@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from topospread.cli.errors import printable
-from topospread.spread.linting.catalog import RULES, Severity
+from topospread.spread.linting.catalog import Severity
+from topospread.spread.linting.engine import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,13 +25,13 @@ def sarif_log(items: Sequence[LintItem]) -> dict[str, Any]:
     """A log of one run, with every rule that lint has."""
     rules = [
         {
-            "id": code.value,
+            "id": rule.code,
             "shortDescription": {"text": rule.summary},
             "help": {"text": rule.mend},
-            "helpUri": f"{DOCUMENTATION}#{code.value.lower()}",
+            "helpUri": f"{DOCUMENTATION}#{rule.code.lower()}",
             "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         }
-        for code, rule in RULES.items()
+        for rule in RULES.values()
     ]
     positions = {rule["id"]: position for position, rule in enumerate(rules)}
     return {

@@ -13,17 +13,13 @@ from topospread.checkpoints import checkpoint
 from topospread.kube.objects import Toleration
 from topospread.service.decisions.node_fit import CORDONED_TAINT
 from topospread.service.explaining.context import plural
-from topospread.service.explaining.reports import (
-    ConstraintReport,
-    DomainReport,
-    ExclusionReason,
-    MinimumRule,
-)
+from topospread.service.messages import constraint_message
 from topospread.spread.scoring import ignored_nodes, soft_counts, weight_of
 from topospread.spread.topology import Eligibility
+from topospread_proto.v1 import explanation_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,13 +34,8 @@ CORDON_TOLERATED: Final = Toleration(
 )
 
 
-def constraint_reports(context: EvaluationContext, limit: int) -> tuple[ConstraintReport, ...]:
-    """The findings on every constraint, ordered by its index in the pod's list.
-
-    Args:
-        context: the pod, judged.
-        limit: domains to list of each constraint.
-    """
+def explained_constraints(context: EvaluationContext) -> list[ExplainedConstraint]:
+    """Every constraint, ordered by its index in the pod's list."""
     explained = [
         ExplainedConstraint(constraint, spec, index, position)
         for position, (constraint, (index, spec)) in enumerate(
@@ -56,12 +47,19 @@ def constraint_reports(context: EvaluationContext, limit: int) -> tuple[Constrai
         for constraint, (index, spec) in zip(context.soft, context.specs(hard=False), strict=False)
     ]
     explained.sort(key=lambda each: each.index)
-    return tuple(_constraint_report(context, each, limit) for each in explained)
+    return explained
 
 
-def _constraint_report(
+def explain_constraint(
     context: EvaluationContext, explained: ExplainedConstraint, limit: int
-) -> ConstraintReport:
+) -> pb.ConstraintExplanation:
+    """The account of one constraint.
+
+    Args:
+        context: the pod, judged.
+        explained: one of its constraints.
+        limit: domains to list.
+    """
     checkpoint()
     constraint, position, columns = (
         explained.constraint,
@@ -72,33 +70,35 @@ def _constraint_report(
     first, last = _ends(columns, there.tolist(), limit)
     eligible_domains = int(np.count_nonzero(columns.eligible))
     refused, alone = (0, 0) if position is None else _refused_nodes(context, position)
-    return ConstraintReport(
+    return pb.ConstraintExplanation(
         index=explained.index,
-        constraint=constraint,
+        constraint=constraint_message(constraint),
         self_match=constraint.self_match,
-        nodes_without_key=context.snapshot.node_count - int(columns.nodes.sum()),
-        eligible=int(columns.eligible.sum()),
-        excluded=tuple((why, n) for why, by in columns.excluded if (n := int(by.sum()))),
-        domains=int(there.size),
-        eligible_domains=eligible_domains,
-        minimum=columns.minimum,
-        minimum_because=columns.because,
-        lowest=columns.least,
-        lowest_domains=_size(columns.lowest),
-        note=_note(
-            constraint,
-            columns,
-            eligible_domains,
-            context.snapshot.domains(constraint.topology_key),
+        keyless_node_count=context.snapshot.node_count - int(columns.nodes.sum()),
+        eligible_node_count=int(columns.eligible.sum()),
+        excluded=pb.ExcludedNodes(**{why: int(by.sum()) for why, by in columns.excluded}),
+        domain_count=int(there.size),
+        eligible_domain_count=eligible_domains,
+        minimum=pb.MinimumExplanation(
+            value=columns.minimum,
+            reason=columns.because,
+            lowest_pod_count=columns.least,
+            lowest_domain_count=_size(columns.lowest),
+            note=_note(
+                constraint,
+                columns,
+                eligible_domains,
+                context.snapshot.domains(constraint.topology_key),
+            ),
         ),
-        rejected_domains=_size(~columns.allowed & (columns.nodes > 0)),
-        rejected_nodes=refused,
-        rejected_alone=alone,
+        rejected_domain_count=_size(~columns.allowed & (columns.nodes > 0)),
+        rejected_node_count=refused,
+        rejected_alone_node_count=alone,
         weight=0.0 if position is not None else _weight(context, constraint),
-        listed=tuple(_domain(columns, domain) for domain in (*first, *last)),
-        unlisted=int(there.size) - len(first) - len(last),
-        shown_first=len(first),
-        usable_domains=int(np.count_nonzero(columns.usable_eligible)),
+        domains=[_domain(columns, domain) for domain in (*first, *last)],
+        leading_domain_count=len(first),
+        unlisted_domain_count=int(there.size) - len(first) - len(last),
+        usable_domain_count=int(np.count_nonzero(columns.usable_eligible)),
     )
 
 
@@ -140,21 +140,25 @@ def _ends(columns: DomainColumns, there: list[int], limit: int) -> tuple[list[in
     return first, last[::-1]
 
 
-def _domain(columns: DomainColumns, domain: int) -> DomainReport:
+def _domain(columns: DomainColumns, domain: int) -> pb.DomainExplanation:
     scores = None
     if columns.scores is not None and columns.scores[0][domain]:
-        scores = int(columns.scores[1][domain]), int(columns.scores[2][domain])
-    return DomainReport(
+        _, lowest, highest = columns.scores
+        scores = pb.ScoreRange(lowest=int(lowest[domain]), highest=int(highest[domain]))
+    return pb.DomainExplanation(
         value=columns.values[domain],
-        pods=int(columns.pods[domain]),
-        reserved=int(columns.reserved[domain]),
-        not_counted=int(columns.not_counted[domain]),
-        nodes=int(columns.nodes[domain]),
-        eligible=int(columns.eligible[domain]),
-        excluded=tuple((r, n) for r, by in columns.excluded if (n := int(by[domain]))),
-        refused=_most_frequent((r, int(by[domain])) for r, by in columns.refused),
-        usable=int(columns.usable[domain]),
-        fitting=int(columns.fitting[domain]),
+        pod_count=int(columns.pods[domain]),
+        reserved_pod_count=int(columns.reserved[domain]),
+        uncounted_pod_count=int(columns.not_counted[domain]),
+        node_count=int(columns.nodes[domain]),
+        eligible_node_count=int(columns.eligible[domain]),
+        excluded=pb.ExcludedNodes(**{why: int(by[domain]) for why, by in columns.excluded}),
+        node_reasons=[
+            pb.NodeReason(reason=why, node_count=nodes)
+            for why, nodes in _most_frequent((r, int(by[domain])) for r, by in columns.refused)
+        ],
+        usable_node_count=int(columns.usable[domain]),
+        fitting_node_count=int(columns.fitting[domain]),
         skew=int(columns.skew[domain]),
         holds_minimum=bool(columns.lowest[domain]),
         allowed=bool(columns.allowed[domain]),
@@ -162,15 +166,15 @@ def _domain(columns: DomainColumns, domain: int) -> DomainReport:
     )
 
 
-def _most_frequent(counted: Iterator[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(((r, n) for r, n in counted if n), key=lambda each: (-each[1], each[0])))
+def _most_frequent(counted: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    return sorted(((r, n) for r, n in counted if n), key=lambda each: (-each[1], each[0]))
 
 
 def _note(constraint: Constraint, columns: DomainColumns, eligible: int, domains: Domains) -> str:
     """The reason for the global minimum, or why no domain at it can take the pod."""
-    if columns.because is MinimumRule.NO_DOMAINS:
+    if columns.because is pb.MINIMUM_REASON_NO_DOMAINS:
         return f"set so because no node with {constraint.topology_key} counts"
-    if columns.because is MinimumRule.FEW_DOMAINS:
+    if columns.because is pb.MINIMUM_REASON_FEW_DOMAINS:
         return f"set so because {few_domains_text(constraint, eligible)}"
     holders = np.flatnonzero(columns.lowest)
     if int(columns.usable[holders].sum()):
@@ -235,7 +239,7 @@ class DomainColumns:
     not_counted: Ints
     nodes: Ints
     eligible: Ints
-    excluded: Sequence[tuple[ExclusionReason, Ints]]
+    excluded: Sequence[tuple[str, Ints]]
     refused: Sequence[tuple[str, Ints]]
     usable: Ints
     usable_eligible: Ints
@@ -246,7 +250,7 @@ class DomainColumns:
     scores: tuple[Ints, Ints, Ints] | None
     least: int
     minimum: int
-    because: MinimumRule
+    because: pb.MinimumReason.ValueType
 
 
 def domain_columns(context: EvaluationContext, explained: ExplainedConstraint) -> DomainColumns:
@@ -258,7 +262,7 @@ def domain_columns(context: EvaluationContext, explained: ExplainedConstraint) -
     refused = {id(mask): by_domain.nodes(mask) for _, mask in context.refusals}
     hard = explained.position is not None
     least, because = minimum_rule(constraint, membership, pods, hard=hard)
-    minimum = least if because is MinimumRule.LOWEST else 0
+    minimum = least if because is pb.MINIMUM_REASON_LOWEST else 0
     return DomainColumns(
         values=by_domain.domains.values,
         pods=pods,
@@ -303,14 +307,14 @@ class _ByDomain:
 
 def minimum_rule(
     constraint: Constraint, membership: Membership, pods: Ints, *, hard: bool
-) -> tuple[int, MinimumRule]:
+) -> tuple[int, pb.MinimumReason.ValueType]:
     """The fewest pods of an eligible domain, and whether that is the global minimum."""
     if not membership.size:
-        return 0, MinimumRule.NO_DOMAINS
+        return 0, pb.MINIMUM_REASON_NO_DOMAINS
     least = int(pods[membership.present].min())
     if hard and membership.size < constraint.min_domains:
-        return least, MinimumRule.FEW_DOMAINS
-    return least, MinimumRule.LOWEST
+        return least, pb.MINIMUM_REASON_FEW_DOMAINS
+    return least, pb.MINIMUM_REASON_LOWEST
 
 
 def _allowed(context: EvaluationContext, explained: ExplainedConstraint, pods: Ints) -> Bools:
@@ -344,15 +348,13 @@ def _pods(
     return pods, held, total - counted
 
 
-def _excluded(
-    context: EvaluationContext, constraint: Constraint
-) -> Iterator[tuple[ExclusionReason, Bools]]:
+def _excluded(context: EvaluationContext, constraint: Constraint) -> Iterator[tuple[str, Bools]]:
     """[slots] nodes that have the key and are not counted, by the first reason."""
     snapshot, eligibility = context.snapshot, constraint.eligibility
     left = snapshot.alive & (snapshot.domains(constraint.topology_key).ids >= 0)
-    parts = [(ExclusionReason.KEY_MISSING, Eligibility(keys=eligibility.keys))]
+    parts = [("missing_key_count", Eligibility(keys=eligibility.keys))]
     if eligibility.requirements is not None:
-        parts.append((ExclusionReason.AFFINITY, Eligibility(requirements=eligibility.requirements)))
+        parts.append(("affinity_count", Eligibility(requirements=eligibility.requirements)))
     for reason, part in parts:
         mask = snapshot.mask(part)
         yield reason, left & ~mask
@@ -364,8 +366,8 @@ def _excluded(
         tolerations=(*eligibility.tolerations, CORDON_TOLERATED), comparison_operators=compares
     )
     strict = Eligibility(tolerations=eligibility.tolerations, comparison_operators=compares)
-    yield ExclusionReason.CORDONED, left & snapshot.mask(tolerant) & ~snapshot.mask(strict)
-    yield ExclusionReason.TAINTED, left & ~snapshot.mask(tolerant)
+    yield "cordoned_count", left & snapshot.mask(tolerant) & ~snapshot.mask(strict)
+    yield "tainted_count", left & ~snapshot.mask(tolerant)
 
 
 def _scores(context: EvaluationContext, by_domain: _ByDomain) -> tuple[Ints, Ints, Ints] | None:

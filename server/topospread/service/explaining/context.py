@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from topospread.index.snapshot import Snapshot
     from topospread.kube.objects import Pod, SpreadConstraint
     from topospread.service.decisions.node_fit import Suited
-    from topospread.service.explaining.reports import Change
     from topospread.spread.constraints import Constraint, PodConstraints
     from topospread.spread.filtering import Verdicts
     from topospread.spread.settings import Rules
     from topospread.spread.topology import Bools, GroupKey, Ints
+    from topospread_proto.v1.explanation_pb2 import SuggestedChange
 
 _BY_SPREADING: Final = (TOO_SKEWED, LABEL_MISSING)
 
@@ -223,14 +223,14 @@ class ProposedChange(NamedTuple):
     """A variant to try, the changes that lead to it, and their description."""
 
     context: EvaluationContext
-    changes: tuple[Change, ...]
+    changes: Sequence[SuggestedChange]
     text: str
 
 
-def constraint_label(context: EvaluationContext, position: int) -> tuple[int, str]:
-    """The index of a hard constraint, and its name in texts."""
+def constraint_label(context: EvaluationContext, position: int) -> str:
+    """The name of a hard constraint in texts."""
     index = context.specs(hard=True)[position][0]
-    return index, f"constraint {index} ({context.hard[position].topology_key})"
+    return f"constraint {index} ({context.hard[position].topology_key})"
 
 
 def with_constraint(

@@ -10,8 +10,7 @@ The snapshot must count all groups of the constraints (`Engine.new_cycle` sees t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -21,16 +20,18 @@ from topospread.service.decisions.evaluate import (
     DEFAULT_TOP_K,
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
-    Evaluation,
     check_top_k,
     rank,
 )
 from topospread.service.decisions.node_fit import NOT_ASKED, Fit
-from topospread.service.explaining.constraint_reports import constraint_reports
+from topospread.service.explaining.constraint_reports import (
+    explain_constraint,
+    explained_constraints,
+)
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.explaining.findings import findings_of
-from topospread.service.explaining.reports import Explanation
 from topospread.service.explaining.suggestions import suggestions
+from topospread.service.messages import meta_of, verdict_message
 from topospread.spread.verdicts import (
     SKIP,
     SUCCESS,
@@ -39,8 +40,16 @@ from topospread.spread.verdicts import (
     error_message,
     fit_message,
 )
+from topospread_proto.v1 import explanation_pb2 as pb
+from topospread_proto.v1.decision_service_pb2 import (
+    EvaluatePodResponse,
+    ExplainPodResponse,
+    NodeScore,
+    VerdictCount,
+)
 
 if TYPE_CHECKING:
+    from topospread.service.decisions.cycle import Cycle
     from topospread.service.decisions.engine import Engine, PodWithRequests, ResolvedCycle
     from topospread.service.decisions.request import DecisionRequest
     from topospread.spread.verdicts import Status
@@ -56,7 +65,7 @@ MAX_LISTED: Final = 150_000
 
 def explain_at(
     context: EvaluationContext, limit: int = DEFAULT_LIMIT, *, advise: bool = True
-) -> Explanation:
+) -> pb.Explanation:
     """Explain a pod at a snapshot.
 
     Args:
@@ -64,15 +73,20 @@ def explain_at(
         limit: domains to list of each constraint, those with the fewest pods and with the most.
         advise: try out what would let it in; costs some judgements when it fits nowhere.
     """
-    return Explanation(
-        status=_status(context),
-        nodes=context.snapshot.node_count,
-        passing=int(np.count_nonzero(context.passing)),
-        fitting=context.fits,
+    return pb.Explanation(
+        verdict=verdict_message(_status(context)),
+        node_count=context.snapshot.node_count,
+        feasible_node_count=int(np.count_nonzero(context.passing)),
+        fitting_node_count=context.fits,
         message="" if context.fits else _message(context),
-        refused=tuple(context.refused_by(context.snapshot.alive).most_common()),
+        node_reasons=[
+            pb.NodeReason(reason=reason, node_count=nodes)
+            for reason, nodes in context.refused_by(context.snapshot.alive).most_common()
+        ],
         defaulted=context.constraints.defaulted,
-        constraints=constraint_reports(context, limit),
+        constraints=[
+            explain_constraint(context, each, limit) for each in explained_constraints(context)
+        ],
         suggestions=suggestions(context) if advise else (),
         findings=findings_of(context),
         not_modelled=(*NOT_ASKED[context.fit], *context.demand.not_modelled),
@@ -93,22 +107,11 @@ def _message(context: EvaluationContext) -> str:
     return fit_message(context.snapshot.node_count, counts)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ExplainResult:
-    """An explanation.
-
-    Attributes:
-        resolved: the cycle that it is about.
-        limit: how many domains it lists of a constraint.
-        evaluation: by Filter and the other filters together.
-        top_k: how many nodes that names at most.
-    """
+class ExplainResult(NamedTuple):
+    """An answer, and the cycle that it is about."""
 
     resolved: ResolvedCycle
-    explanation: Explanation
-    limit: int
-    evaluation: Evaluation
-    top_k: int
+    response: ExplainPodResponse
 
 
 def explain(
@@ -164,15 +167,20 @@ def explain(
             ]
         )
     explanation = explain_at(context, limit, advise=advise)
-    evaluation = _evaluation(resolved, context, explanation.message, top_k)
-    return ExplainResult(resolved, explanation, limit, evaluation, top_k)
+    response = ExplainPodResponse(
+        meta=meta_of(cycle.view, resolved.replica),
+        explanation=explanation,
+        domain_limit=limit,
+        evaluation=_evaluation(cycle, context, explanation.message, top_k),
+    )
+    return ExplainResult(resolved, response)
 
 
 def _evaluation(
-    resolved: ResolvedCycle, context: EvaluationContext, message: str, top_k: int
-) -> Evaluation:
+    cycle: Cycle, context: EvaluationContext, message: str, top_k: int
+) -> EvaluatePodResponse:
     """What EvaluatePod would answer if it asked the other filters, too."""
-    cycle, snapshot = resolved.cycle, context.snapshot
+    snapshot = context.snapshot
     failed = cycle.pre_filter_status.code is Code.ERROR
     counts = [] if failed else [(SUCCESS, context.fits), *context.refused]
     verdicts = sorted([each for each in counts if each[1]], key=lambda counted: -counted[1])
@@ -181,16 +189,22 @@ def _evaluation(
     reason = ""
     if not context.fits:
         reason = SCHEDULER_ERROR if failed and snapshot.node_count else UNSCHEDULABLE
-    return Evaluation(
-        resolved,
-        cycle.pre_filter_status,
-        SKIP if failed else cycle.pre_score_status,
-        snapshot.node_count,
-        context.fits,
-        tuple(verdicts),
-        rank(cycle, fitting, top_k) if fitting.size else (),
-        message,
-        reason,
+    return EvaluatePodResponse(
+        pre_filter_verdict=verdict_message(cycle.pre_filter_status),
+        pre_score_verdict=verdict_message(SKIP if failed else cycle.pre_score_status),
+        node_count=snapshot.node_count,
+        feasible_node_count=context.fits,
+        verdict_counts=[
+            VerdictCount(verdict=verdict_message(status), node_count=nodes)
+            for status, nodes in verdicts
+        ],
+        top_nodes=[
+            NodeScore(node=each.name, raw=each.raw, normalized=each.normalized)
+            for each in (rank(cycle, fitting, top_k) if fitting.size else ())
+        ],
+        message=message,
+        reason=reason,
+        top_k=top_k,
     )
 
 

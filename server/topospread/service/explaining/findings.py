@@ -9,8 +9,8 @@ import numpy as np
 
 from topospread.kube.affinity import named_values
 from topospread.kube.objects import DO_NOT_SCHEDULE, HOSTNAME_LABEL, ZONE_LABEL
+from topospread.service.explaining.constraint_reports import explained_constraints
 from topospread.spread.constraints import needs_default_selector
-from topospread.spread.findings import Finding, FindingCode
 from topospread.spread.linting.linted import own_match
 from topospread.spread.linting.rules import (
     min_domains_above_named,
@@ -18,6 +18,7 @@ from topospread.spread.linting.rules import (
     unusable_domains,
 )
 from topospread_client import CONTROLLER_LABELS, NEW_REVISION, ORDINAL_LABELS
+from topospread_proto.v1 import explanation_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,45 +27,44 @@ if TYPE_CHECKING:
     from topospread.service.explaining.context import EvaluationContext
     from topospread.spread.constraints import Constraint
 
+Found = tuple["pb.FindingCode.ValueType", str]
+"""A code, and the text for people."""
+
 _ADDED_LABELS: Final = frozenset(label for each in CONTROLLER_LABELS.values() for label in each)
 
 
-def findings_of(context: EvaluationContext) -> tuple[Finding, ...]:
+def findings_of(context: EvaluationContext) -> list[pb.Finding]:
     """All findings: those on the pod first, then those on constraints by index."""
-    found = [*_of_pod(context)]
-    for hard, constraints in ((True, context.hard), (False, context.soft)):
-        for constraint, (index, spec) in zip(constraints, context.specs(hard=hard), strict=False):
-            for code, text in constraint_findings(context, constraint, spec):
-                found.append(Finding(code, index, text))
-    return tuple(sorted(found, key=lambda each: each.constraint))
+    found = [pb.Finding(code=code, text=text) for code, text in _of_pod(context)]
+    for each in explained_constraints(context):
+        for code, text in constraint_findings(context, each.constraint, each.spec):
+            found.append(pb.Finding(code=code, constraint_index=each.index, text=text))
+    return found
 
 
-def _of_pod(context: EvaluationContext) -> Iterator[Finding]:
+def _of_pod(context: EvaluationContext) -> Iterator[Found]:
     for unparsed in (context.constraints.hard.error, context.constraints.soft.error):
         if unparsed:
-            yield Finding(FindingCode.NOT_PARSED, -1, unparsed)
+            yield pb.FINDING_CODE_NOT_PARSED, unparsed
     if context.bound_to:
-        yield Finding(
-            FindingCode.ALREADY_BOUND,
-            -1,
+        text = (
             f"the pod runs on {context.bound_to} already and is counted there: this says where "
-            "another pod like it fits",
+            "another pod like it fits"
         )
+        yield pb.FINDING_CODE_ALREADY_BOUND, text
     if not context.constraints.defaulted:
         return
     if needs_default_selector(context.pod, context.rules) and not (context.hard or context.soft):
-        yield Finding(
-            FindingCode.DEFAULTS_WITHOUT_SELECTOR,
-            -1,
+        text = (
             "the pod has no constraints, and the profile's defaults do not apply: no Service, "
-            "ReplicationController, ReplicaSet or StatefulSet in the state selects it",
+            "ReplicationController, ReplicaSet or StatefulSet in the state selects it"
         )
+        yield pb.FINDING_CODE_DEFAULTS_WITHOUT_SELECTOR, text
     elif context.soft:
-        for code, text in zone_findings(context):
-            yield Finding(code, -1, text)
+        yield from zone_findings(context)
 
 
-def zone_findings(context: EvaluationContext) -> Iterator[tuple[FindingCode, str]]:
+def zone_findings(context: EvaluationContext) -> Iterator[Found]:
     """Yield what System defaults lack where nodes have no zone: these are scored all the same."""
     lacking = _lacking(context, ZONE_LABEL)
     if lacking and _by_system_defaults(context):
@@ -72,7 +72,7 @@ def zone_findings(context: EvaluationContext) -> Iterator[tuple[FindingCode, str
             f"{lacking} of {context.snapshot.node_count} nodes lack {ZONE_LABEL}: there the "
             f"System defaults spread over {HOSTNAME_LABEL} alone"
         )
-        yield FindingCode.DEFAULTS_WITHOUT_ZONE, text
+        yield pb.FINDING_CODE_DEFAULTS_WITHOUT_ZONE, text
 
 
 def _by_system_defaults(context: EvaluationContext) -> bool:
@@ -86,7 +86,7 @@ def _lacking(context: EvaluationContext, key: str) -> int:
 
 def constraint_findings(
     context: EvaluationContext, constraint: Constraint, spec: SpreadConstraint
-) -> Iterator[tuple[FindingCode, str]]:
+) -> Iterator[Found]:
     """The findings on one constraint, each with its text.
 
     Args:
@@ -108,12 +108,13 @@ def constraint_findings(
     matches = constraint.self_match or own_match(selector, labels, unknown)[1]
     wrong = selector_finding(selector, matches_itself=matches)
     if wrong is not None:
-        yield wrong
+        rule, text = wrong
+        yield pb.FindingCode.Value(f"FINDING_CODE_{rule.name}"), text
     for missing in spec.match_label_keys:
         lacks = missing not in context.pod.labels and missing not in added
         if lacks and context.rules.gates.match_label_keys:
             yield (
-                FindingCode.LABEL_KEY_MISSING,
+                pb.FINDING_CODE_LABEL_KEY_MISSING,
                 f"matchLabelKeys: the pod has no label {missing}, so that key does nothing",
             )
     if context.snapshot.node_count:
@@ -123,9 +124,7 @@ def constraint_findings(
         yield from _of_unusable_nodes(context, constraint)
 
 
-def _of_unusable_nodes(
-    context: EvaluationContext, constraint: Constraint
-) -> Iterator[tuple[FindingCode, str]]:
+def _of_unusable_nodes(context: EvaluationContext, constraint: Constraint) -> Iterator[Found]:
     """Domains that count and would not if the constraint honoured affinity and taints."""
     eligibility, requirements = constraint.eligibility, context.constraints.requirements
     honoring = replace(
@@ -140,12 +139,10 @@ def _of_unusable_nodes(
     usable = context.snapshot.membership(honoring, constraint.topology_key).size
     if usable < domains:
         text = unusable_domains(domains, usable, constraint.max_skew)
-        yield FindingCode.UNUSABLE_NODES_COUNTED, text
+        yield pb.FINDING_CODE_UNUSABLE_NODES_COUNTED, text
 
 
-def _of_key(
-    context: EvaluationContext, key: str, *, hard: bool
-) -> Iterator[tuple[FindingCode, str]]:
+def _of_key(context: EvaluationContext, key: str, *, hard: bool) -> Iterator[Found]:
     nodes, lacking = context.snapshot.node_count, _lacking(context, key)
     system = _by_system_defaults(context)
     if system and key == ZONE_LABEL:
@@ -153,40 +150,43 @@ def _of_key(
     if lacking == nodes:
         soft = "it adds nothing to scores" if system else "no node gets a score"
         effect = "no node can take the pod" if hard else soft
-        yield FindingCode.KEY_ON_NO_NODE, f"no node has the label {key}: {effect}"
+        yield pb.FINDING_CODE_KEY_ON_NO_NODE, f"no node has the label {key}: {effect}"
     elif lacking and not context.constraints.defaulted:
         effect = "can never take the pod" if hard else "get no score"
         yield (
-            FindingCode.KEY_ON_SOME_NODES,
+            pb.FINDING_CODE_KEY_ON_SOME_NODES,
             f"{lacking} of {nodes} nodes lack the label {key} and {effect}",
         )
 
 
 def _of_min_domains(
     context: EvaluationContext, constraint: Constraint, spec: SpreadConstraint, *, hard: bool
-) -> Iterator[tuple[FindingCode, str]]:
+) -> Iterator[Found]:
     wanted = spec.min_domains
     if wanted is None or wanted <= 1:
         return
     if not hard:
-        yield FindingCode.MIN_DOMAINS_IGNORED, "minDomains does nothing with ScheduleAnyway"
+        yield pb.FINDING_CODE_MIN_DOMAINS_IGNORED, "minDomains does nothing with ScheduleAnyway"
         return
     if not context.rules.gates.min_domains:
-        yield FindingCode.MIN_DOMAINS_IGNORED, "minDomains does nothing: its feature gate is off"
+        yield (
+            pb.FINDING_CODE_MIN_DOMAINS_IGNORED,
+            "minDomains does nothing: its feature gate is off",
+        )
         return
     key = constraint.topology_key
     requirements = constraint.eligibility.requirements
     named = None if requirements is None else named_values(requirements, key)
     if named is not None and named < wanted:
         yield (
-            FindingCode.MIN_DOMAINS_OUT_OF_REACH,
+            pb.FINDING_CODE_MIN_DOMAINS_OUT_OF_REACH,
             min_domains_above_named(wanted, named, key),
         )
         return
     there = int(np.count_nonzero(context.snapshot.domains(key).nodes))
     if there < wanted:
         yield (
-            FindingCode.MIN_DOMAINS_OUT_OF_REACH,
+            pb.FINDING_CODE_MIN_DOMAINS_OUT_OF_REACH,
             (
                 f"minDomains {wanted} is more than the {there} domain{'s' * (there != 1)} of {key} "
                 f"that the cluster has"

@@ -31,7 +31,7 @@ from topospread.service.explaining.context import (
     plural,
     with_constraint,
 )
-from topospread.service.explaining.reports import Change, ChangeKind, Suggestion
+from topospread_proto.v1 import explanation_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -58,11 +58,11 @@ MOST_LOOKED_AT: Final = 5000
 """Nodes whose taints are looked at."""
 
 
-def suggestions(context: EvaluationContext) -> tuple[Suggestion, ...]:
+def suggestions(context: EvaluationContext) -> list[pb.Suggestion]:
     """Changes that would let the pod in; none when it fits somewhere or cannot be judged."""
     if context.fits or context.constraints.hard.error or not context.snapshot.node_count:
-        return ()
-    found: list[Suggestion] = []
+        return []
+    found: list[pb.Suggestion] = []
     refusing = [
         position
         for position, allowed in enumerate(context.allowing)
@@ -70,19 +70,29 @@ def suggestions(context: EvaluationContext) -> tuple[Suggestion, ...]:
     ]
     for position in refusing[:MOST_ADVISED]:
         for way in PROPOSERS:
-            found.extend(_effective(way(context, position)))
+            for each in _effective(way(context, position)):
+                for change in each.changes:
+                    _name_constraint(change, context, position)
+                found.append(each)
     for of_all in (uncordon, tolerate):
         found.extend(_effective(of_all(context)))
     if not found and context.hard:
         found.extend(_effective(all_skews(context)))
-    return tuple(found)
+    return found
 
 
-def _effective(candidates: Iterable[ProposedChange]) -> Iterator[Suggestion]:
+def _effective(candidates: Iterable[ProposedChange]) -> Iterator[pb.Suggestion]:
     for candidate in candidates:
         checkpoint()
         if fits := candidate.context.fits:
-            yield Suggestion(candidate.changes, candidate.text, fits)
+            yield pb.Suggestion(
+                changes=candidate.changes, text=candidate.text, fitting_node_count=fits
+            )
+
+
+def _name_constraint(change: pb.SuggestedChange, context: EvaluationContext, position: int) -> None:
+    change.constraint_index = context.specs(hard=True)[position][0]
+    change.topology_key = context.hard[position].topology_key
 
 
 def max_skew(context: EvaluationContext, position: int) -> Iterator[ProposedChange]:
@@ -96,10 +106,10 @@ def max_skew(context: EvaluationContext, position: int) -> Iterator[ProposedChan
     skew = least - state.global_minimum
     if skew <= constraint.max_skew:
         return
-    index, name = constraint_label(context, position)
+    name = constraint_label(context, position)
     yield ProposedChange(
         with_constraint(context, position, replace(constraint, max_skew=skew)),
-        (Change(ChangeKind.MAX_SKEW, index, constraint.topology_key, number=skew),),
+        [pb.SuggestedChange(set_max_skew=pb.SetMaxSkew(max_skew=skew))],
         f"maxSkew {skew} instead of {constraint.max_skew} in {name}",
     )
 
@@ -109,10 +119,10 @@ def min_domains(context: EvaluationContext, position: int) -> Iterator[ProposedC
     constraint, eligible = context.hard[position], context.states[position].eligible_domains
     if not 0 < eligible < constraint.min_domains:
         return
-    index, name = constraint_label(context, position)
+    name = constraint_label(context, position)
     yield ProposedChange(
         with_constraint(context, position, replace(constraint, min_domains=eligible)),
-        (Change(ChangeKind.MIN_DOMAINS, index, constraint.topology_key, number=eligible),),
+        [pb.SuggestedChange(set_min_domains=pb.SetMinDomains(min_domains=eligible))],
         f"minDomains {eligible} instead of {constraint.min_domains} in {name}",
     )
 
@@ -123,8 +133,8 @@ def policies(context: EvaluationContext, position: int) -> Iterator[ProposedChan
     if not gates.node_inclusion_policy:
         return
     constraint = context.hard[position]
-    index, name = constraint_label(context, position)
-    eligibility, key = constraint.eligibility, constraint.topology_key
+    name = constraint_label(context, position)
+    eligibility = constraint.eligibility
     honored = eligibility.tolerations is not None
     taints = replace(
         eligibility,
@@ -134,7 +144,11 @@ def policies(context: EvaluationContext, position: int) -> Iterator[ProposedChan
     policy = IGNORE if honored else HONOR
     yield ProposedChange(
         with_constraint(context, position, replace(constraint, eligibility=taints)),
-        (Change(ChangeKind.TAINTS_POLICY, index, key, value=policy),),
+        [
+            pb.SuggestedChange(
+                set_node_taints_policy=pb.SetNodeTaintsPolicy(node_taints_policy=policy)
+            )
+        ],
         f"nodeTaintsPolicy: {policy} in {name}",
     )
     requirements = context.constraints.requirements
@@ -145,7 +159,11 @@ def policies(context: EvaluationContext, position: int) -> Iterator[ProposedChan
     affinity = replace(eligibility, requirements=None if honored else requirements)
     yield ProposedChange(
         with_constraint(context, position, replace(constraint, eligibility=affinity)),
-        (Change(ChangeKind.AFFINITY_POLICY, index, key, value=policy),),
+        [
+            pb.SuggestedChange(
+                set_node_affinity_policy=pb.SetNodeAffinityPolicy(node_affinity_policy=policy)
+            )
+        ],
         f"nodeAffinityPolicy: {policy} in {name}",
     )
 
@@ -157,12 +175,16 @@ def soft(context: EvaluationContext, position: int) -> Iterator[ProposedChange]:
         return
     left = [c for other, c in enumerate(context.hard) if other != position]
     keys = tuple(dict.fromkeys(c.topology_key for c in left))
-    index, name = constraint_label(context, position)
+    name = constraint_label(context, position)
     yield ProposedChange(
         context.with_hard(
             [replace(c, eligibility=replace(c.eligibility, keys=keys)) for c in left]
         ),
-        (Change(ChangeKind.SCHEDULE_ANYWAY, index, key, value=SCHEDULE_ANYWAY),),
+        [
+            pb.SuggestedChange(
+                set_when_unsatisfiable=pb.SetWhenUnsatisfiable(when_unsatisfiable=SCHEDULE_ANYWAY)
+            )
+        ],
         f"whenUnsatisfiable: {SCHEDULE_ANYWAY} in {name}",
     )
 
@@ -183,16 +205,17 @@ def all_skews(context: EvaluationContext) -> Iterator[ProposedChange]:
         skews.append(skew)
         excess += np.maximum(skew - constraint.max_skew, 0)
     best = int(np.argmin(excess))
-    changes, texts, constraints = [], [], list(context.hard)
+    changes, texts, constraints = list[pb.SuggestedChange](), list[str](), list(context.hard)
     for position, (constraint, skew) in enumerate(zip(context.hard, skews, strict=True)):
         needed = int(skew[best])
         if needed > constraint.max_skew:
-            index, name = constraint_label(context, position)
+            name = constraint_label(context, position)
             constraints[position] = replace(constraint, max_skew=needed)
-            key = constraint.topology_key
-            changes.append(Change(ChangeKind.MAX_SKEW, index, key, number=needed))
+            change = pb.SuggestedChange(set_max_skew=pb.SetMaxSkew(max_skew=needed))
+            _name_constraint(change, context, position)
+            changes.append(change)
             texts.append(f"maxSkew {needed} instead of {constraint.max_skew} in {name}")
-    yield ProposedChange(context.with_hard(constraints), tuple(changes), " and ".join(texts))
+    yield ProposedChange(context.with_hard(constraints), changes, " and ".join(texts))
 
 
 def fewer_pods(context: EvaluationContext, position: int) -> Iterator[ProposedChange]:
@@ -215,10 +238,9 @@ def fewer_pods(context: EvaluationContext, position: int) -> Iterator[ProposedCh
     if others and _without(context, {constraint.group: taken, **others}).fits != without.fits:
         return
     value, key = column.values[domain], constraint.topology_key
-    index, _ = constraint_label(context, position)
     yield ProposedChange(
         without,
-        (Change(ChangeKind.FEWER_PODS, index, key, domain=value, number=least),),
+        [pb.SuggestedChange(remove_pods=pb.RemovePods(domain=value, pod_count=least))],
         f"{plural(least, 'matching pod')} fewer in {key}={value}",
     )
 
@@ -276,7 +298,6 @@ def more_domains(context: EvaluationContext, position: int) -> Iterator[Proposed
     new = _in_new_domains(context, like, key, number)
     one = context.with_overlay(Overlay(joined=new[:1]))
     more = one if number == 1 else context.with_overlay(Overlay(joined=new))
-    index, _ = constraint_label(context, position)
     text = f"{plural(number, 'more domain')} of {key}"
     if missing > 0 and constraint.min_domains > 1:
         text += f": minDomains {constraint.min_domains}, eligible {state.eligible_domains}"
@@ -284,7 +305,11 @@ def more_domains(context: EvaluationContext, position: int) -> Iterator[Proposed
             text += " (1 is enough for this pod)"
     else:
         text += ", with a node that the pod can use"
-    yield ProposedChange(more, (Change(ChangeKind.MORE_DOMAINS, index, key, number=number),), text)
+    yield ProposedChange(
+        more,
+        [pb.SuggestedChange(add_domains=pb.AddDomains(domain_count=number))],
+        text,
+    )
 
 
 def _template(context: EvaluationContext, position: int) -> Node | None:
@@ -320,7 +345,6 @@ def label_nodes(context: EvaluationContext, position: int) -> Iterator[ProposedC
     if node is None:
         return
     number = int(np.count_nonzero(lacking))
-    index, _ = constraint_label(context, position)
     for value in _values(context, position, node):
         other = replace(node, labels={**node.labels, key: value})
         labelled = context.with_overlay(Overlay(changed=[other]))
@@ -328,7 +352,7 @@ def label_nodes(context: EvaluationContext, position: int) -> Iterator[ProposedC
             example = "the node's name" if key == HOSTNAME_LABEL else f"for example {value}"
             yield ProposedChange(
                 labelled,
-                (Change(ChangeKind.LABEL_NODES, index, key, domain=value, number=number),),
+                [pb.SuggestedChange(label_nodes=pb.LabelNodes(node_count=number, domain=value))],
                 f"label {key} on a node that lacks it ({example}): {number} usable "
                 f"node{'s do' if number != 1 else ' does'}",
             )
@@ -372,7 +396,7 @@ def uncordon(context: EvaluationContext) -> Iterator[ProposedChange]:
     text = f"uncordon {plural(number, 'node')} that spreading leaves open"
     yield ProposedChange(
         context.with_overlay(Overlay(changed=freed)),
-        (Change(ChangeKind.UNCORDON, number=number),),
+        [pb.SuggestedChange(uncordon_nodes=pb.UncordonNodes(node_count=number))],
         text,
     )
 
@@ -396,7 +420,7 @@ def tolerate(context: EvaluationContext) -> Iterator[ProposedChange]:
         written = taint_text(taint)
         yield ProposedChange(
             _tolerating(context, taint),
-            (Change(ChangeKind.TOLERATE, number=alone[taint], value=written),),
+            [pb.SuggestedChange(add_toleration=pb.AddToleration(taint=written))],
             f"a toleration for the taint {written} of {plural(alone[taint], 'node')}",
         )
 

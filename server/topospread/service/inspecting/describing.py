@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from topospread.errors import ObjectNotFound
-from topospread.service.explaining.constraint_reports import constraint_reports
+from topospread.service.explaining.constraint_reports import (
+    explain_constraint,
+    explained_constraints,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from topospread.service.explaining.context import EvaluationContext
-    from topospread.service.explaining.reports import ConstraintReport
     from topospread.service.inspecting.inspector import Inspection
     from topospread.service.inspecting.inventory import RowPods
     from topospread.service.inspecting.statuses import ConstraintStatus
     from topospread.spread.constraints import Constraint
+    from topospread_proto.v1.explanation_pb2 import ConstraintExplanation
 
 
 class NodePods(NamedTuple):
@@ -62,7 +65,7 @@ class Description:
     """
 
     status: ConstraintStatus
-    report: ConstraintReport
+    report: ConstraintExplanation
     nodes: Sequence[Sequence[NodePods]]
     unlisted_nodes: Sequence[int]
     pods: Sequence[OwnedPod]
@@ -97,13 +100,14 @@ def describe(inspection: Inspection, constraint_id: str, limits: DescriptionLimi
     template = max(pods.waiting, key=lambda each: pods.waiting[each])
     context = template.context(inspection.view.snapshot)
     key = status.key
-    report = next(
+    explained = next(
         each
-        for each in constraint_reports(context, limits.domains)
+        for each in explained_constraints(context)
         if (each.index, each.constraint) == (key.index, key.constraint)
     )
-    nodes_of = _DomainNodes(context, report.constraint, limits.nodes)
-    listed = [nodes_of(domain.value) for domain in report.listed]
+    report = explain_constraint(context, explained, limits.domains)
+    nodes_of = _DomainNodes(context, key.constraint, limits.nodes)
+    listed = [nodes_of(domain.value) for domain in report.domains]
     members = sorted(_pods(inspection, status, pods), key=_waiting_first)
     return Description(
         status=status,

@@ -22,10 +22,9 @@ from topospread.service.explaining.constraint_reports import (
 )
 from topospread.service.explaining.context import plural
 from topospread.service.explaining.findings import constraint_findings, zone_findings
-from topospread.service.explaining.reports import MinimumRule
 from topospread.service.inspecting.statuses import DomainSpread, SpreadState
 from topospread.spread.filtering import first_rejecting, pre_filter
-from topospread.spread.findings import Finding, FindingCode
+from topospread_proto.v1 import explanation_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,11 +38,11 @@ if TYPE_CHECKING:
 
 INEFFECTIVE: Final = frozenset(
     {
-        FindingCode.INVALID_CONSTRAINT,
-        FindingCode.SELF_MISMATCH,
-        FindingCode.NIL_SELECTOR,
-        FindingCode.EMPTY_SELECTOR,
-        FindingCode.KEY_ON_NO_NODE,
+        pb.FINDING_CODE_INVALID_CONSTRAINT,
+        pb.FINDING_CODE_SELF_MISMATCH,
+        pb.FINDING_CODE_NIL_SELECTOR,
+        pb.FINDING_CODE_EMPTY_SELECTOR,
+        pb.FINDING_CODE_KEY_ON_NO_NODE,
     }
 )
 """Findings that leave a constraint without the effect that it names."""
@@ -78,7 +77,7 @@ def count(key: OwnedConstraint, snapshot: Snapshot) -> CountedConstraint:
         rejected=state.rejected if hard else np.zeros_like(state.rejected),
         lowest=lowest,
         highest=int(state.counts[membership.present].max(initial=0)),
-        minimum=lowest if because is MinimumRule.LOWEST else 0,
+        minimum=lowest if because is pb.MINIMUM_REASON_LOWEST else 0,
         minimum_because=because,
     )
     return CountedConstraint(state, spread)
@@ -202,7 +201,7 @@ def judge(
     key: OwnedConstraint,
     pods: RowPods,
     spread: DomainSpread,
-    findings: Sequence[Finding],
+    findings: Sequence[pb.Finding],
     judgements: Mapping[PodTemplate, TemplateJudgement],
 ) -> Verdict:
     """The worst state that holds.
@@ -220,7 +219,7 @@ def judge(
     if blocked or (blocking and not pods.pending and len(blocking) == len(pods.waiting)):
         usable = max(judgements[each].usable for each in blocking)
         why = _why_blocked(key, spread, usable)
-        if useless is not None and useless.code is FindingCode.INVALID_CONSTRAINT:
+        if useless is not None and useless.code == pb.FINDING_CODE_INVALID_CONSTRAINT:
             why = useless.text
         return Verdict(SpreadState.BLOCKED, why, blocked)
     if useless is not None:
@@ -248,9 +247,9 @@ def _why_violated(key: OwnedConstraint, spread: DomainSpread) -> str:
 
 
 def _minimum(key: OwnedConstraint, spread: DomainSpread) -> str:
-    if spread.minimum_because is MinimumRule.NO_DOMAINS:
+    if spread.minimum_because is pb.MINIMUM_REASON_NO_DOMAINS:
         return f"no node with {key.constraint.topology_key} counts"
-    if spread.minimum_because is MinimumRule.FEW_DOMAINS:
+    if spread.minimum_because is pb.MINIMUM_REASON_FEW_DOMAINS:
         few = few_domains_text(key.constraint, spread.membership.size)
         return f"the minimum is 0, because {few}"
     return f"the minimum {spread.minimum} is that of {_value_with(spread, spread.lowest)}"
@@ -264,7 +263,7 @@ def _value_with(spread: DomainSpread, pods: int) -> str:
 
 def findings_of_row(
     key: OwnedConstraint, template: PodTemplate, snapshot: Snapshot
-) -> tuple[Finding, ...]:
+) -> tuple[pb.Finding, ...]:
     """What is wrong with a constraint, as an explanation of one of its pods says.
 
     No API server stores a maxSkew below 1, so an explanation need not say so; a state may have one.
@@ -275,7 +274,9 @@ def findings_of_row(
     found = [*constraint_findings(context, key.constraint, spec)]
     if spec.max_skew < 1:
         text = f"maxSkew {spec.max_skew} must be greater than zero: the API server refuses it"
-        found.insert(0, (FindingCode.INVALID_CONSTRAINT, text))
+        found.insert(0, (pb.FINDING_CODE_INVALID_CONSTRAINT, text))
     if key.constraint.topology_key == ZONE_LABEL:
         found += zone_findings(context)
-    return tuple(Finding(code, key.index, text) for code, text in found)
+    return tuple(
+        pb.Finding(code=code, constraint_index=key.index, text=text) for code, text in found
+    )

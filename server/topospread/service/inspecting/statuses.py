@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topospread.kube.selectors import Selector
-    from topospread.service.explaining.reports import MinimumRule
     from topospread.spread.constraints import Constraint
-    from topospread.spread.findings import Finding
     from topospread.spread.topology import Bools, Domains, Ints, Membership
+    from topospread_proto.v1.explanation_pb2 import Finding, MinimumReason
 
 Labels = tuple[tuple[str, str], ...]
 """Labels of a pod, sorted."""
@@ -105,7 +104,7 @@ class DomainSpread:
     lowest: int
     highest: int
     minimum: int
-    minimum_because: MinimumRule
+    minimum_because: MinimumReason.ValueType
 
     @property
     def skew(self) -> int:

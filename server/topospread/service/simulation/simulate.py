@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from topospread.kube.demands import Demand
     from topospread.kube.objects import Node
     from topospread.service.decisions.cycle import Cycle
-    from topospread.service.explaining.reports import Explanation
     from topospread.service.simulation.request import SimulationRequest
     from topospread.service.simulation.run import PendingPods, PodBatch, SimulationResult
     from topospread.service.simulation.scenario import Scenario, ScenarioBuilder
+    from topospread_proto.v1.explanation_pb2 import Explanation
 
 
 EFFORT: Final = 20_000

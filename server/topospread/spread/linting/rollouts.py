@@ -18,8 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.spread.findings import FindingCode
-from topospread.spread.linting.catalog import LintFinding, Severity, found
+from topospread.spread.linting.catalog import LintFinding, Severity, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +28,20 @@ if TYPE_CHECKING:
 
 _SEVERAL: Final = 4
 """Replicas that are reckoned with where the manifest does not say."""
+
+
+ROLLOUT_SKEW: Final = rule(
+    "ROLLOUT_SKEW",
+    Severity.WARNING,
+    "a rollout counts the pods that it replaces, and may leave the new ones skewed",
+    "Set matchLabelKeys: [pod-template-hash], so that each revision is spread by itself.",
+)
+ROLLOUT_DEADLOCK: Final = rule(
+    "ROLLOUT_DEADLOCK",
+    Severity.WARNING,
+    "a rollout may wait forever: its surge pod needs a place beside all old pods",
+    "Set matchLabelKeys: [pod-template-hash], or maxUnavailable to at least 1.",
+)
 
 
 def rollout_findings(linted: LintedConstraint) -> Iterator[LintFinding]:
@@ -57,8 +70,7 @@ def repelling_findings(
         if numbers is not None and numbers.usable > replicas:
             continue
         there = "" if numbers is None else f", and there are {numbers.usable}"
-        yield found(
-            FindingCode.ROLLOUT_DEADLOCK,
+        yield ROLLOUT_DEADLOCK.found(
             -1,
             f"required anti-affinity keeps its pods apart by {key}, and maxUnavailable is 0: a "
             f"rollout of {replicas} replicas needs {replicas + 1} domains{there}",
@@ -92,7 +104,7 @@ def _skew(linted: LintedConstraint, rollout: Rollout) -> Iterator[LintFinding]:
         )
     else:
         text += f"; {rollout.hash_label} is not in matchLabelKeys"
-    yield found(FindingCode.ROLLOUT_SKEW, linted.index, text)
+    yield ROLLOUT_SKEW.found(linted.index, text)
 
 
 def _deadlock(linted: LintedConstraint, rollout: Rollout) -> Iterator[LintFinding]:
@@ -108,11 +120,11 @@ def _deadlock(linted: LintedConstraint, rollout: Rollout) -> Iterator[LintFindin
     if linted.numbers is not None:
         if places is not None and places == replicas:
             text = f"{given}: {beside}, and all {places} are taken, as {linted.held_at_zero}"
-            yield found(FindingCode.ROLLOUT_DEADLOCK, linted.index, text, Severity.ERROR)
+            yield ROLLOUT_DEADLOCK.found(linted.index, text, Severity.ERROR)
         return
     if replicas is None or replicas > 1:
         text = (
             f"{given}: {beside}; where a domain counts that cannot take it, tainted or full, the "
             "rollout waits forever"
         )
-        yield found(FindingCode.ROLLOUT_DEADLOCK, linted.index, text)
+        yield ROLLOUT_DEADLOCK.found(linted.index, text)

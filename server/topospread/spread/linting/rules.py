@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from topospread.kube.affinity import named_values
 from topospread.kube.objects import HONOR, HOSTNAME_LABEL, IGNORE, ZONE_LABEL
 from topospread.kube.selectors import Selector, selector_text
-from topospread.spread.findings import FindingCode
-from topospread.spread.linting.catalog import LintFinding, Severity, found
+from topospread.spread.linting.catalog import LintFinding, LintRule, Severity, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,19 +49,30 @@ _ALIKE: Final = 0.92
 """How alike keys are of which one is taken for the other misspelt: two letters of twenty-five."""
 
 
-def findings_of_key(linted: LintedConstraint) -> Iterator[LintFinding]:
+DEPRECATED_KEY: Final = rule(
+    "DEPRECATED_KEY",
+    Severity.WARNING,
+    "the topology key is deprecated, and nodes may lack it",
+    "Use its successor.",
+)
+MISSPELT_KEY: Final = rule(
+    "MISSPELT_KEY",
+    Severity.WARNING,
+    "the topology key looks like a well-known one",
+    "Spell the key as nodes have it.",
+)
+
+
+def _of_key(linted: LintedConstraint) -> Iterator[LintFinding]:
     """What is wrong with the key, as far as it is known without nodes."""
     key = linted.spec.topology_key
     if successor := DEPRECATED.get(key):
-        yield found(
-            FindingCode.DEPRECATED_KEY,
+        yield DEPRECATED_KEY.found(
             linted.index,
             f"{key} is deprecated, and newer nodes lack it: write {successor}",
         )
     elif (meant := _meant(key)) and not (linted.numbers and linted.numbers.domains):
-        yield found(
-            FindingCode.MISSPELT_KEY, linted.index, f"{key} is no well-known label: {meant} is"
-        )
+        yield MISSPELT_KEY.found(linted.index, f"{key} is no well-known label: {meant} is")
 
 
 def _meant(key: str) -> str:
@@ -76,16 +86,33 @@ def _meant(key: str) -> str:
 # ------------------------------ the selector: which pods are counted
 
 
-def findings_of_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
-    """What is wrong with the pods that a constraint counts."""
-    selecting = selector_finding(linted.selector, matches_itself=linted.may_count_own_pods)
-    if selecting is not None:
-        yield found(selecting[0], linted.index, selecting[1])
-    yield from _of_wider_selector(linted)
-    yield from _of_match_label_keys(linted)
+NIL_SELECTOR: Final = rule(
+    "NIL_SELECTOR",
+    Severity.ERROR,
+    "without a labelSelector a constraint counts no pod and spreads nothing",
+    "Give the constraint the workload's own labelSelector.",
+)
+EMPTY_SELECTOR: Final = rule(
+    "EMPTY_SELECTOR",
+    Severity.ERROR,
+    "with an empty labelSelector kube-scheduler counts no pod and spreads nothing",
+    "Give the constraint the workload's own labelSelector.",
+)
+SELF_MISMATCH: Final = rule(
+    "SELF_MISMATCH",
+    Severity.ERROR,
+    "the pod does not match its own labelSelector, so its replicas are not spread",
+    "Let the constraint's labelSelector match the labels of the pod template.",
+)
 
 
-def selector_finding(selector: Selector, *, matches_itself: bool) -> tuple[FindingCode, str] | None:
+def _of_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
+    wrong = selector_finding(linted.selector, matches_itself=linted.may_count_own_pods)
+    if wrong is not None:
+        yield wrong[0].found(linted.index, wrong[1])
+
+
+def selector_finding(selector: Selector, *, matches_itself: bool) -> tuple[LintRule, str] | None:
     """What is wrong with a constraint's selector.
 
     Args:
@@ -94,17 +121,17 @@ def selector_finding(selector: Selector, *, matches_itself: bool) -> tuple[Findi
     """
     if selector.nothing:
         return (
-            FindingCode.NIL_SELECTOR,
+            NIL_SELECTOR,
             "no labelSelector: it matches no pod, not even this one, so nothing is spread",
         )
     if selector.empty:
         return (
-            FindingCode.EMPTY_SELECTOR,
+            EMPTY_SELECTOR,
             "an empty labelSelector: kube-scheduler counts no pods for it, so nothing is spread",
         )
     if not matches_itself:
         return (
-            FindingCode.SELF_MISMATCH,
+            SELF_MISMATCH,
             (
                 f"the pod does not match its own labelSelector {selector_text(selector)}: it "
                 "follows other pods, and its own replicas are not spread"
@@ -113,14 +140,30 @@ def selector_finding(selector: Selector, *, matches_itself: bool) -> tuple[Findi
     return None
 
 
+WIDER_SELECTOR: Final = rule(
+    "WIDER_SELECTOR",
+    Severity.WARNING,
+    "the labelSelector counts pods of other workloads, too",
+    "Give the constraint all labels of the workload's own selector.",
+)
+
+
 def _of_wider_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
     if linted.counts_others:
-        yield found(
-            FindingCode.WIDER_SELECTOR,
+        yield WIDER_SELECTOR.found(
             linted.index,
             f"the labelSelector {selector_text(linted.selector)} lacks {linted.unrequired} of the "
             "workload's own: pods of others are counted, too",
         )
+
+
+LABEL_KEY_MISSING: Final = rule(
+    "LABEL_KEY_MISSING",
+    Severity.WARNING,
+    "a key of matchLabelKeys is no label of the pod, so it does nothing",
+    "Name a label that the pods have: pod-template-hash of a Deployment's, "
+    "controller-revision-hash of a StatefulSet's.",
+)
 
 
 def _of_match_label_keys(linted: LintedConstraint) -> Iterator[LintFinding]:
@@ -129,8 +172,7 @@ def _of_match_label_keys(linted: LintedConstraint) -> Iterator[LintFinding]:
         if key in workload.pod.labels or key in added:
             continue
         instead = f"; its controller adds {added[0]}" if added else ""
-        yield found(
-            FindingCode.LABEL_KEY_MISSING,
+        yield LABEL_KEY_MISSING.found(
             linted.index,
             f"matchLabelKeys: pods of a {workload.kind} have no label {key}, so that key does "
             f"nothing{instead}",
@@ -140,14 +182,18 @@ def _of_match_label_keys(linted: LintedConstraint) -> Iterator[LintFinding]:
 # ------------------------------ numbers, domains that count, and places in them
 
 
-def findings_of_domains(linted: LintedConstraint) -> Iterator[LintFinding]:
-    """What is wrong with the domains that a constraint allows."""
-    yield from _of_min_domains(linted)
-    yield from _of_max_skew(linted)
-    yield from _of_single_domain(linted)
-    yield from _of_unusable_nodes(linted)
-    yield from _of_places(linted)
-    yield from _of_volumes(linted)
+MIN_DOMAINS_IGNORED: Final = rule(
+    "MIN_DOMAINS_IGNORED",
+    Severity.WARNING,
+    "minDomains does nothing",
+    "Leave minDomains out, or set whenUnsatisfiable: DoNotSchedule.",
+)
+MIN_DOMAINS_OUT_OF_REACH: Final = rule(
+    "MIN_DOMAINS_OUT_OF_REACH",
+    Severity.WARNING,
+    "minDomains is above the domains that there are: each takes at most maxSkew pods",
+    "Lower minDomains, or let an autoscaler make the domains.",
+)
 
 
 def _of_min_domains(linted: LintedConstraint) -> Iterator[LintFinding]:
@@ -155,8 +201,7 @@ def _of_min_domains(linted: LintedConstraint) -> Iterator[LintFinding]:
     if wanted is None:
         return
     if not linted.is_hard:
-        yield found(
-            FindingCode.MIN_DOMAINS_IGNORED,
+        yield MIN_DOMAINS_IGNORED.found(
             linted.index,
             f"minDomains {wanted} does nothing with ScheduleAnyway, and the API server refuses it",
             Severity.ERROR,
@@ -164,8 +209,7 @@ def _of_min_domains(linted: LintedConstraint) -> Iterator[LintFinding]:
         return
     named = named_values(linted.requirements, key)
     if linted.honours_affinity and named is not None and named < wanted:
-        yield found(
-            FindingCode.MIN_DOMAINS_OUT_OF_REACH,
+        yield MIN_DOMAINS_OUT_OF_REACH.found(
             linted.index,
             min_domains_above_named(wanted, named, key),
         )
@@ -179,24 +223,39 @@ def min_domains_above_named(wanted: int, named: int, key: str) -> str:
     )
 
 
+MAX_SKEW_TOO_LARGE: Final = rule(
+    "MAX_SKEW_TOO_LARGE",
+    Severity.WARNING,
+    "maxSkew is not below the number of replicas: the constraint can refuse nothing",
+    "Lower maxSkew; 1 spreads as evenly as it goes.",
+)
+
+
 def _of_max_skew(linted: LintedConstraint) -> Iterator[LintFinding]:
     replicas, max_skew = linted.workload.replicas, linted.spec.max_skew
     if not linted.is_hard or replicas is None or replicas < 2 or linted.workload.is_pod:
         return
     if max_skew >= replicas and linted.counts_own_pods and not linted.counts_others:
-        yield found(
-            FindingCode.MAX_SKEW_TOO_LARGE,
+        yield MAX_SKEW_TOO_LARGE.found(
             linted.index,
             f"maxSkew {max_skew} is not below the {replicas} replicas: all of them may be in one "
             "domain",
         )
 
 
+SINGLE_DOMAIN: Final = rule(
+    "SINGLE_DOMAIN",
+    Severity.WARNING,
+    "the pod can go to one domain alone, so nothing is spread",
+    "Admit more values of the key, or spread over another key.",
+)
+
+
 def _of_single_domain(linted: LintedConstraint) -> Iterator[LintFinding]:
     workload, key = linted.workload, linted.spec.topology_key
     if workload.kind == "DaemonSet":
         text = "a DaemonSet makes each pod for one node: there is nothing to spread"
-        yield found(FindingCode.SINGLE_DOMAIN, linted.index, text)
+        yield SINGLE_DOMAIN.found(linted.index, text)
         return
     if not workload.may_be_many or not linted.honours_affinity:
         return
@@ -207,7 +266,15 @@ def _of_single_domain(linted: LintedConstraint) -> Iterator[LintFinding]:
         text = f"1 domain of {key} counts: there is nothing to spread"
     else:
         return
-    yield found(FindingCode.SINGLE_DOMAIN, linted.index, text)
+    yield SINGLE_DOMAIN.found(linted.index, text)
+
+
+UNUSABLE_NODES_COUNTED: Final = rule(
+    "UNUSABLE_NODES_COUNTED",
+    Severity.WARNING,
+    "nodes count that the pod cannot use: their domains keep the global minimum at 0",
+    "Set nodeTaintsPolicy: Honor, and leave nodeAffinityPolicy at Honor.",
+)
 
 
 def _of_unusable_nodes(linted: LintedConstraint) -> Iterator[LintFinding]:
@@ -219,14 +286,13 @@ def _of_unusable_nodes(linted: LintedConstraint) -> Iterator[LintFinding]:
         domains, usable = linted.numbers.domains, linted.numbers.usable
         if usable < domains:
             text = unusable_domains(domains, usable, spec.max_skew)
-            yield found(FindingCode.UNUSABLE_NODES_COUNTED, linted.index, text)
+            yield UNUSABLE_NODES_COUNTED.found(linted.index, text)
         return
     requirements = pod.requirements
     if spec.node_affinity_policy == IGNORE and (
         requirements.node_selector or requirements.terms is not None
     ):
-        yield found(
-            FindingCode.UNUSABLE_NODES_COUNTED,
+        yield UNUSABLE_NODES_COUNTED.found(
             linted.index,
             "nodeAffinityPolicy: Ignore counts nodes that the pod's node affinity keeps it from: "
             f"domains of such nodes alone stay at 0 pods, and {each}",
@@ -236,8 +302,7 @@ def _of_unusable_nodes(linted: LintedConstraint) -> Iterator[LintFinding]:
         and spec.node_taints_policy != HONOR
         and not any(not each.key and each.operator == "Exists" for each in pod.tolerations)
     ):
-        yield found(
-            FindingCode.UNUSABLE_NODES_COUNTED,
+        yield UNUSABLE_NODES_COUNTED.found(
             linted.index,
             "nodeTaintsPolicy is Ignore unless it is set: each tainted node, as of a control "
             f"plane, counts and stays at 0 pods, and {each}",
@@ -256,24 +321,52 @@ def unusable_domains(domains: int, usable: int, max_skew: int) -> str:
     )
 
 
+TOO_FEW_DOMAINS: Final = rule(
+    "TOO_FEW_DOMAINS",
+    Severity.ERROR,
+    "the domains have no place for all replicas",
+    "Raise maxSkew, lower minDomains, set nodeTaintsPolicy: Honor, or add domains.",
+)
+
+
 def _of_places(linted: LintedConstraint) -> Iterator[LintFinding]:
     places, replicas = linted.places, linted.workload.replicas
     if places is None or replicas is None or not linted.counts_own_pods:
         return
     if linted.numbers is not None and replicas > places:
-        yield found(
-            FindingCode.TOO_FEW_DOMAINS,
+        yield TOO_FEW_DOMAINS.found(
             linted.index,
             f"{places} of {replicas} replicas find a place: {linted.numbers.usable} domains with "
             f"at most maxSkew {linted.spec.max_skew} each, as {linted.held_at_zero}",
         )
 
 
+VOLUMES_PIN_PODS: Final = rule(
+    "VOLUMES_PIN_PODS",
+    Severity.INFO,
+    "a volume holds its pod in a domain that a hard constraint may close to it",
+    "Set whenUnsatisfiable: ScheduleAnyway, or bind volumes that every domain can reach.",
+)
+
+
 def _of_volumes(linted: LintedConstraint) -> Iterator[LintFinding]:
     if linted.is_hard and linted.workload.has_volume_claims:
-        yield found(
-            FindingCode.VOLUMES_PIN_PODS,
+        yield VOLUMES_PIN_PODS.found(
             linted.index,
             "each replica has volumes of its own: where these are bound to a domain of "
             f"{linted.spec.topology_key}, a pod whose domain is closed waits",
         )
+
+
+CONSTRAINT_RULES: Final = (
+    _of_key,
+    _of_selector,
+    _of_wider_selector,
+    _of_match_label_keys,
+    _of_min_domains,
+    _of_max_skew,
+    _of_single_domain,
+    _of_unusable_nodes,
+    _of_places,
+    _of_volumes,
+)
