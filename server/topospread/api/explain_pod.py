@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topospread.api.decode import consistency_of, fit_of, settings_of, strict
-from topospread.api.envelope import pod_of, raise_all_violations
+from topospread.api.decode import fit_of
+from topospread.api.envelope import pod_of, raise_all_violations, shared_request
 from topospread.calls.call import Call, Method, Unary
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.service.decisions.node_fit import Fit
-from topospread.service.decisions.request import DEFAULT_CLUSTER, NO_OVERRIDE, DecisionRequest
 from topospread.service.explaining.explain import ExplainResult, explain
 
 if TYPE_CHECKING:
@@ -44,13 +43,7 @@ class ExplainPodServicer:
 
     def _explained(self, request: frames_pb2.ExplainPodFrame, call: Call) -> ExplainResult:
         fit = fit_of(request.fit) or Fit.NODE_AND_RESOURCES
-        decision = DecisionRequest(
-            deadline=call.deadline,
-            cluster=request.cluster or DEFAULT_CLUSTER,
-            settings=settings_of(request.settings) if request.HasField("settings") else NO_OVERRIDE,
-            consistency=consistency_of(request.consistency),
-            validate=strict(request.validation),
-        )
+        decision = shared_request(request, call)
         pod = self._engine.with_requests(decision.cluster, pod_of(request))
         return explain(
             self._engine,
