@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from topospread.checkpoints import checkpoint
 from topospread.codec.observed import observed_from_proto
-from topospread.codec.parsing import parse_request as parsed
-from topospread.codec.pods import pod_from_proto, selector_from_proto
+from topospread.codec.pods import checked_reference, pod_from_proto, pod_from_source, selector_of
 from topospread.codec.scheduler_config import profile_from_proto
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.objects import DEFAULT_NAMESPACE
-from topospread.kube.selectors import Selector, SelectorError, compile_selector
-from topospread.kube.validation import selector_violations
 from topospread.kube.violations import NOT_SUPPORTED, invalid, required
 from topospread.replica.view import Consistency, Freshness, Token
 from topospread.service.decisions.node_fit import Fit
@@ -27,7 +24,6 @@ from topospread.service.decisions.request import (
 from topospread.service.placement.requests import DEFAULT_LIFETIME
 from topospread.store.model import MAX_LIFETIME, Key, Kind
 from topospread.store.values import OBSERVABLE
-from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
@@ -104,7 +100,7 @@ def request_id_of(request: PlacingFrame) -> int:
     return 0
 
 
-def path_of(pod: frames_pb2.PodSourceFrame | common_pb2.PodSource, path: str = "pod") -> str:
+def path_of(pod: frames_pb2.PodSourceFrame, path: str = "pod") -> str:
     """The path of the pod itself in a request."""
     arm = pod.WhichOneof("source")
     if arm == "ref":
@@ -126,8 +122,7 @@ def reference_of(pod: common_pb2.PodReference, path: str = "pod") -> PodRef:
     Raises:
         InvalidRequest: there is none.
     """
-    if not pod.name:
-        raise InvalidRequest.of([required(f"{path}.name", "")])
+    checked_reference(pod, path)
     return PodRef(pod.name, pod.namespace or DEFAULT_NAMESPACE, pod.uid)
 
 
@@ -169,30 +164,10 @@ def pods_on_nodes_of(
 
 def _move(move: common_pb2.PodOnNode, path: str) -> PodOnNode:
     checkpoint()
-    pod, _ = pod_or_reference(move.pod, path)
-    return PodOnNode(pod if isinstance(pod, PodRef) else pod_from_proto(pod), move.node)
-
-
-def pod_or_reference(
-    source: common_pb2.PodSource, path: str
-) -> tuple[kubernetes_pb2.Pod | PodRef, str]:
-    """A pod or its name in the state, and the path of that; as :func:`source_of` from its frame.
-
-    Raises:
-        InvalidRequest: neither is given, or bytes that are no pod.
-    """
-    here = path_of(source, path)
-    match source.WhichOneof("source"):
-        case "object":
-            return source.object, here
-        case "object_proto":
-            try:
-                return parsed(kubernetes_pb2.Pod, source.object_proto), here
-            except InvalidRequest as refused:
-                raise refused.under(here) from refused
-        case "ref":
-            return reference_of(source.ref, here), here
-    raise InvalidRequest.of([required(path, "give one of object, objectProto and ref")])
+    pod, here = pod_from_source(move.pod, path)
+    if isinstance(pod, common_pb2.PodReference):
+        return PodOnNode(reference_of(pod, here), move.node)
+    return PodOnNode(pod_from_proto(pod), move.node)
 
 
 def fit_of(fit: common_pb2.Fit.ValueType) -> Fit | None:
@@ -207,20 +182,6 @@ def fit_of(fit: common_pb2.Fit.ValueType) -> Fit | None:
             [FieldViolation("fit", f"must be one of {known}", "Unsupported value", fit)]
         )
     return _FITS[fit]
-
-
-def selector_of(selector: kubernetes_pb2.LabelSelector, path: str) -> Selector:
-    """Decode and compile a selector.
-
-    Raises:
-        InvalidRequest: the selector is none.
-    """
-    given = selector_from_proto(selector)
-    try:
-        return compile_selector(given)
-    except SelectorError as cause:
-        wrong = list(selector_violations(path, given))
-        raise InvalidRequest.of(wrong or [FieldViolation(path, str(cause))]) from cause
 
 
 def candidates_of(selection: common_pb2.NodeSelection) -> NodeSelection:

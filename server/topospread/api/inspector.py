@@ -13,9 +13,10 @@ from topospread.api.constraint_statuses import (
     status_message,
     total_messages,
 )
-from topospread.api.decode import check_required, selector_of, settings_of, token_of
+from topospread.api.decode import check_required, settings_of, token_of
 from topospread.api.request_fields import check_all, page_request, required_consistency
 from topospread.calls.call import Call, Method, ServerStreaming, Unary
+from topospread.codec.pods import selector_of
 from topospread.errors import (
     DeadlineExceeded,
     FieldViolation,

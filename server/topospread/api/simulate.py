@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from topospread.api.decode import (
     consistency_of,
     fit_of,
-    pod_or_reference,
     reference_of,
     settings_of,
     strict,
@@ -17,12 +16,12 @@ from topospread.api.decode import (
 from topospread.calls.call import Call, Method, Unary
 from topospread.checkpoints import checkpoint
 from topospread.codec.demands import amounts
-from topospread.codec.pods import node_from_proto
+from topospread.codec.pods import node_from_proto, pod_from_source
 from topospread.errors import CallerGone, FieldViolation, InvalidRequest
 from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR, IGNORE, SCHEDULE_ANYWAY
 from topospread.kube.violations import forbidden, invalid, not_supported, noted, required
 from topospread.service.decisions.node_fit import Fit
-from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest, PodRef
+from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
 from topospread.service.messages import constraint_message, meta_of, verdict_message
 from topospread.service.simulation.request import (
     AddedPod,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from topospread.calls.call import Call
+    from topospread.service.decisions.request import PodRef
     from topospread.service.simulation.run import PendingPods, PodBatch, SpreadChange
     from topospread.service.simulation.scenario import Scenario, ScenarioBuilder
     from topospread.service.simulation.simulate import (
@@ -126,11 +126,12 @@ def _added(changes: detail.SupposedChanges, wrong: list[FieldViolation]) -> list
     for number, move in enumerate(changes.add_pods):
         checkpoint()
         try:
-            pod, path = pod_or_reference(move.pod, f"scenario.changes.addPods[{number}].pod")
+            pod, path = pod_from_source(move.pod, f"scenario.changes.addPods[{number}].pod")
         except InvalidRequest as refused:  # there may be many: `noted` takes longer than the rest
             wrong += refused.violations
         else:
-            given = pod if isinstance(pod, PodRef) else pod.SerializeToString()
+            named = isinstance(pod, common_pb2.PodReference)
+            given = reference_of(pod, path) if named else pod.SerializeToString()  # type: ignore[arg-type]
             added.append(AddedPod(given, path, move.node))
     return added
 
@@ -187,9 +188,9 @@ def _pods(request: pb.SimulateRequest, wrong: list[FieldViolation]) -> list[Pods
 
 
 def _to_place(given: detail.PodsToPlace, path: str) -> PodsToPlace:
-    pod, path = pod_or_reference(given.pod, path)
-    if isinstance(pod, PodRef):
-        return PodsToPlace(pod, path)
+    pod, path = pod_from_source(given.pod, path)
+    if isinstance(pod, common_pb2.PodReference):
+        return PodsToPlace(reference_of(pod, path), path)
     encoded = given.pod.object_proto or pod.SerializeToString()
     replicas = given.replicas if given.HasField("replicas") else None
     return PodsToPlace(encoded, path, replicas, pod.metadata.generate_name)

@@ -15,7 +15,7 @@ from topospread.api import (
     inspector,
     lease,
     placement,
-    rank_deletions,
+    planner,
     server_info,
 )
 from topospread.api.cluster_state_reads import ClusterStateReadServicer
@@ -26,8 +26,7 @@ from topospread.api.explain_pod import ExplainPodServicer
 from topospread.api.inspector import InspectorServicer
 from topospread.api.lease import LeaseServicer
 from topospread.api.placement import PlacementServicer
-from topospread.api.plan_rebalance import PlanRebalanceServicer
-from topospread.api.rank_deletions import RankDeletionsServicer
+from topospread.api.planner import PlannerServicer
 from topospread.api.server_info import ServerFacts, ServerInfoServicer
 from topospread.api.simulate import SimulateServicer
 from topospread.app import factories
@@ -421,14 +420,16 @@ class Server:
         decisions = DecisionServicer(self._engine, observer)
         explains = ExplainPodServicer(self._engine, observer)
         places = PlacementServicer(self._placement, self.metrics)
-        ranks = RankDeletionsServicer(DeletionRanker(self._store, self._replicas, self._profiles))
+        plans = PlannerServicer(
+            DeletionRanker(self._store, self._replicas, self._profiles),
+            RebalancePlanner(self._store, self._engine),
+        )
         simulations = SimulateServicer(ScenarioBuilder(self._engine, self._store))
-        rebalances = PlanRebalanceServicer(RebalancePlanner(self._store, self._engine))
         offered = {
             decision.SERVICE: decisions.methods() | explains.methods(),
             cluster_state_reads.SERVICE: state_reads.methods() | state_writes.methods(),
             placement.SERVICE: places.methods(),
-            rank_deletions.SERVICE: ranks.methods() | simulations.methods() | rebalances.methods(),
+            planner.SERVICE: plans.methods() | simulations.methods(),
             inspector.SERVICE: InspectorServicer(self._inspector).methods(),
             lease.SERVICE: LeaseServicer(self._leases).methods(),
             server_info.SERVICE: ServerInfoServicer(facts).methods(),

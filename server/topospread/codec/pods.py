@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topospread.codec.demands import lenient_amounts
-from topospread.errors import InvalidRequest
+from topospread.codec.parsing import parse_request
+from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.demands import in_units
 from topospread.kube.objects import (
     DEFAULT_NAMESPACE,
@@ -22,10 +23,15 @@ from topospread.kube.objects import (
     Toleration,
     Workload,
 )
+from topospread.kube.selectors import Selector, SelectorError, compile_selector
+from topospread.kube.validation import selector_violations
+from topospread.kube.violations import required
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from topospread_proto.v1 import common_pb2
 
 
 WorkloadMessage = pb.Service | pb.ReplicationController | pb.ReplicaSet | pb.StatefulSet
@@ -135,6 +141,54 @@ def selector_from_proto(selector: pb.LabelSelector) -> LabelSelector:
             LabelExpression(e.key, e.operator, tuple(e.values)) for e in selector.match_expressions
         ),
     )
+
+
+def selector_of(selector: pb.LabelSelector, path: str) -> Selector:
+    """Decode and compile a selector.
+
+    Raises:
+        InvalidRequest: the selector is none.
+    """
+    given = selector_from_proto(selector)
+    try:
+        return compile_selector(given)
+    except SelectorError as cause:
+        wrong = list(selector_violations(path, given))
+        raise InvalidRequest.of(wrong or [FieldViolation(path, str(cause))]) from cause
+
+
+def pod_from_source(
+    source: common_pb2.PodSource, path: str
+) -> tuple[pb.Pod | common_pb2.PodReference, str]:
+    """A pod or its name in the state, and the path of that in the request.
+
+    Raises:
+        InvalidRequest: neither is given, or bytes that are no pod.
+    """
+    match source.WhichOneof("source"):
+        case "object":
+            return source.object, f"{path}.object"
+        case "object_proto":
+            here = f"{path}.objectProto"
+            try:
+                return parse_request(pb.Pod, source.object_proto), here
+            except InvalidRequest as refused:
+                raise refused.under(here) from refused
+        case "ref":
+            here = f"{path}.ref"
+            return checked_reference(source.ref, here), here
+    raise InvalidRequest.of([required(path, "give one of object, objectProto and ref")])
+
+
+def checked_reference(pod: common_pb2.PodReference, path: str) -> common_pb2.PodReference:
+    """The name of a pod in the state.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    if not pod.name:
+        raise InvalidRequest.of([required(f"{path}.name", "")])
+    return pod
 
 
 def _controller(owners: Iterable[pb.OwnerReference]) -> OwnerReference | None:

@@ -6,9 +6,10 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import CooperativeYield, checkpoint
+from topospread.codec.pods import node_from_proto, selector_of
 from topospread.codec.stored_pods import (
     EncodedPod,
     ListedPod,
@@ -17,98 +18,91 @@ from topospread.codec.stored_pods import (
     owner_key_of,
     pod_of,
 )
-from topospread.errors import CorruptValue
+from topospread.errors import CorruptValue, FieldViolation, InvalidRequest
 from topospread.index.nodes import NodeTable
+from topospread.kube.label_syntax import label_key_errors
 from topospread.kube.objects import DEFAULT_NAMESPACE
-from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency
+from topospread.kube.selectors import EVERYTHING
+from topospread.kube.violations import (
+    DUPLICATE,
+    NOT_SUPPORTED,
+    duplicate,
+    invalid,
+    noted,
+    required,
+)
 from topospread.service.decisions.extension_points import all_constraints
-from topospread.service.decisions.request import DEFAULT_CLUSTER, NO_OVERRIDE
+from topospread.service.decisions.request import NO_OVERRIDE
+from topospread.service.messages import constraint_message, meta_of
 from topospread.service.state.log import newest_view
 from topospread.service.state.members import read_members
 from topospread.spread.constraints import Constraint, pod_constraints
-from topospread.spread.ranking import DeletionConstraint, Ranking, Strategy, best, rank
+from topospread.spread.ranking import (
+    DeletionConstraint,
+    Ranking,
+    Strategy,
+    best,
+    domain_counts,
+    rank,
+    skew_of,
+)
 from topospread.spread.topology import Eligibility, GroupKey
 from topospread.store.model import Kind
+from topospread_proto.v1 import common_pb2, deletion_order_pb2
+from topospread_proto.v1 import planner_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from topospread.index.pod_classes import PodClass
-    from topospread.kube.objects import Node, Pod
+    from topospread.kube.objects import Pod
     from topospread.kube.selectors import Selector
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
     from topospread.replica.view import View
-    from topospread.service.decisions.request import ProfileRegistry
+    from topospread.service.decisions.request import DecisionRequest, ProfileRegistry
     from topospread.spread.deletion import DeletionCandidate
     from topospread.store.api import Store
+    from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 
-@dataclass(frozen=True, slots=True)
-class KeptSpread:
-    """A constraint that deletions should keep.
+MAX_DOMAINS: Final = 1000
+"""Domains of one constraint that an answer lists."""
+
+MAX_CONSTRAINTS: Final = 64
+
+SECOND: Final = 1_000_000_000
+"""In nanoseconds."""
+
+YEAR_10000: Final = 253_402_300_800
+"""Seconds since 1970 where protobuf's timestamps end."""
+
+_NUMBERS: Final = {
+    each: deletion_order_pb2.RankStrategy.Value(f"RANK_STRATEGY_{each.name}") for each in Strategy
+}
+_STRATEGIES: Final = {number: each for each, number in _NUMBERS.items()} | {
+    deletion_order_pb2.RANK_STRATEGY_UNSPECIFIED: Strategy.EVEN
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    """A checked request.
 
     Attributes:
-        values: the domains; none: all.
-        max_skew: None: that of the pods' own constraint.
-    """
-
-    topology_key: str
-    values: tuple[str, ...] = ()
-    max_skew: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RankRequest:
-    """The request of RankDeletions.
-
-    Attributes:
+        decision: the cluster, the freshness and the deadline.
         selector: of the pods.
-        pods, nodes: in place of those of the state; None: those.
-        replica_sets: beside those of the state, encoded.
-        constraints: none: those of the newest pod.
-        delete: how many deletions are looked at; None: all.
-        now: nanoseconds since 1970; None: the clock's.
     """
 
-    deadline: float
+    message: pb.RankDeletionsRequest
+    decision: DecisionRequest
     selector: Selector
-    cluster: str = DEFAULT_CLUSTER
-    namespace: str = DEFAULT_NAMESPACE
-    consistency: Consistency = DEFAULT_CONSISTENCY
-    pods: Sequence[EncodedPod] | None = None
-    nodes: Sequence[Node] | None = None
-    replica_sets: Sequence[bytes] = ()
-    constraints: tuple[KeptSpread, ...] = ()
-    strategy: Strategy = Strategy.EVEN
-    delete: int | None = None
-    now: int | None = None
+    turn: CooperativeYield
 
-
-@dataclass(frozen=True, slots=True)
-class DeletionRanking:
-    """The ranking, and the spread that it leaves.
-
-    Attributes:
-        state: that was looked at, and who follows it; None for none.
-        pods: in any order; rankings give it.
-        constraints: as they were understood, and `spreads` what of them concerns ranking.
-        limits: the domains that each constraint is limited to.
-        rankings: by strategy.
-        best: the strategy that keeps the constraints longest; None without constraints.
-        left_out: matching pods that go anyway.
-    """
-
-    state: tuple[View, Replica] | None
-    strategy: Strategy
-    pods: Sequence[DeletionCandidate]
-    constraints: Sequence[Constraint] = ()
-    spreads: Sequence[DeletionConstraint] = ()
-    limits: Sequence[tuple[str, ...]] = ()
-    rankings: Mapping[Strategy, Ranking] = field(default_factory=dict)
-    best: Strategy | None = None
-    left_out: int = 0
-    notes: Sequence[str] = ()
+    @property
+    def namespace(self) -> str:
+        """The namespace of the pods."""
+        return self.message.namespace or DEFAULT_NAMESPACE
 
 
 @dataclass(slots=True, eq=False)
@@ -129,73 +123,109 @@ class DeletionRanker:
         self._replicas = replicas
         self._rules = rules
 
-    def rank(self, request: RankRequest) -> DeletionRanking:
+    def rank(
+        self,
+        request: pb.RankDeletionsRequest,
+        decision: DecisionRequest,
+        wrong: list[FieldViolation],
+    ) -> pb.RankDeletionsResponse:
         """Order the pods.
 
+        Args:
+            request: what is asked.
+            decision: its cluster, freshness and deadline.
+            wrong: what was wrong with these.
+
         Raises:
+            InvalidRequest: everything that is wrong.
             NotFound: no such cluster, and it is needed.
             Unavailable, DeadlineExceeded, RevisionUnavailable: see newest_view and read_members.
         """
-        turn = CooperativeYield(request.deadline, "the pods were ranked")
-        state, nodes, found = self._workload_pods(request, turn)
-        pods = found.pods
+        turn = CooperativeYield(decision.deadline, "the pods were ranked")
+        question = _Question(request, decision, _checked(request, wrong), turn)
+        state, nodes, found = self._workload_pods(question)
+        response = self._ranked(question, nodes, found)
+        if state is not None:
+            response.meta.CopyFrom(meta_of(*state))
+        return response
+
+    def _ranked(
+        self, question: _Question, nodes: NodeTable, found: _WorkloadPods
+    ) -> pb.RankDeletionsResponse:
+        """The answer, without its metadata."""
+        pods, request = found.pods, question.message
+        strategy = _STRATEGIES[request.strategy]
+        response = pb.RankDeletionsResponse(
+            strategy=_NUMBERS[strategy],
+            ranked_pod_count=len(pods),
+            ending_pod_count=found.left_out,
+        )
         if not pods:
-            nothing = (_nothing_matches(request),)
-            return DeletionRanking(
-                state, request.strategy, (), left_out=found.left_out, notes=nothing
-            )
-        wanted, notes = self._wanted(request, found)
+            response.notes.append(_nothing_matches(question))
+            return response
+        wanted, notes = self._wanted(question, found)
         spreads = [_spread(each, pods, nodes, frozenset(limits)) for each, limits in wanted]
-        notes += _ranking_warnings(spreads)
-        now = time.time_ns() if request.now is None else request.now
-        deletions = len(pods) if request.delete is None else min(request.delete, len(pods))
+        response.notes.extend([*notes, *_ranking_warnings(spreads)])
+        now = time.time_ns()
+        if request.HasField("evaluation_time"):
+            now = request.evaluation_time.seconds * SECOND + request.evaluation_time.nanos
+        deletions = len(pods)
+        if request.HasField("delete_count"):
+            deletions = min(request.delete_count, deletions)
         rankings = {
             each: rank(each, pods, spreads, found.related, now, deletions) for each in Strategy
         }
-        return DeletionRanking(
-            state=state,
-            strategy=request.strategy,
-            pods=pods,
-            constraints=[constraint for constraint, _ in wanted],
-            spreads=spreads,
-            limits=[limits for _, limits in wanted],
-            rankings=rankings,
-            best=best(rankings) if spreads else None,
-            left_out=found.left_out,
-            notes=notes,
-        )
+        _add_pods(response, pods, rankings[strategy], spreads)
+        for (constraint, limits), each in zip(wanted, spreads, strict=True):
+            response.constraints.append(_ranked_constraint(constraint, each, limits))
+        present = [each.skew for each in response.constraints]
+        for named, ranking in rankings.items():
+            response.outcomes.add(
+                strategy=_NUMBERS[named],
+                kept_count=ranking.kept,
+                within_count=ranking.within,
+                last_skew=max(ranking.skews[-1] if ranking.skews else present, default=0),
+            )
+        if spreads:
+            response.keeps_longest = _NUMBERS[best(rankings)]
+        return response
 
     def _workload_pods(
-        self, request: RankRequest, turn: CooperativeYield
+        self, question: _Question
     ) -> tuple[tuple[View, Replica] | None, NodeTable, _WorkloadPods]:
         """The state, nodes and pods: those given, else those of the state."""
-        given = None if request.nodes is None else NodeTable(0, request.nodes)
-        if request.pods is not None:
+        request, decision = question.message, question.decision
+        pods = [_encoded(pod, question.namespace) for pod in request.pods]
+        nodes = [node_from_proto(node) for node in request.nodes]
+        given = NodeTable(0, nodes) if nodes else None
+        replica_sets = [each.SerializeToString() for each in request.replica_sets]
+        if pods:
             found = _WorkloadPods()
-            reader = StoredPodReader(_owner_keys(request.replica_sets))
-            _choose(found, request.pods, reader, request.selector, turn)
+            reader = StoredPodReader(_owner_keys(replica_sets))
+            _choose(found, pods, reader, question)
             if given is not None:
                 return None, given, found
             replica, view = self._replicas.resolve(
-                request.cluster, request.consistency, request.deadline
+                decision.cluster, decision.consistency, decision.deadline
             )
             return (view, replica), view.snapshot.nodes, found
 
         replica, view = newest_view(
-            self._store, self._replicas, request.cluster, request.consistency, request.deadline
+            self._store, self._replicas, decision.cluster, decision.consistency, decision.deadline
         )
-        nodes = view.snapshot.nodes if given is None else given
-        return (view, replica), nodes, self._stored_pods(request, replica, view, turn)
+        found = self._stored_pods(question, replica_sets, replica, view)
+        return (view, replica), view.snapshot.nodes if given is None else given, found
 
     def _stored_pods(
-        self, request: RankRequest, replica: Replica, view: View, turn: CooperativeYield
+        self, question: _Question, given: Sequence[bytes], replica: Replica, view: View
     ) -> _WorkloadPods:
         """The pods of the state that the request means, and how many of their families there are.
 
         Of the others' only the names and nodes are of interest, which the index has.
         """
-        classes = view.snapshot.pod_classes.get(request.namespace, {})
-        matches = _SelectorMatches(request.selector)
+        turn = question.turn
+        classes = view.snapshot.pod_classes.get(question.namespace, {})
+        matches = _SelectorMatches(question.selector)
         chosen: list[PodClass] = []
         others: list[PodClass] = []
         for each in classes:
@@ -205,7 +235,7 @@ class DeletionRanker:
             self._store,
             replica,
             view,
-            (request.namespace,),
+            (question.namespace,),
             read=chosen,
             known=others,
             without_class=True,
@@ -213,10 +243,10 @@ class DeletionRanker:
         )
         stored = members.stored.values()
         replica_sets = [item.payload for item in stored if item.key.kind is Kind.REPLICA_SET]
-        reader = StoredPodReader(_owner_keys((*replica_sets, *request.replica_sets)))
+        reader = StoredPodReader(_owner_keys((*replica_sets, *given)))
         pods = [EncodedPod(i.payload, i.uid) for i in stored if i.key.kind is Kind.POD]
         found = _WorkloadPods()
-        _choose(found, pods, reader, request.selector, turn)
+        _choose(found, pods, reader, question)
         owner_keys: dict[PodClass, str] = {}
         for pod_class, _, node in members.unchanged:
             turn()
@@ -231,18 +261,18 @@ class DeletionRanker:
         return found
 
     def _wanted(
-        self, request: RankRequest, found: _WorkloadPods
+        self, question: _Question, found: _WorkloadPods
     ) -> tuple[list[tuple[Constraint, tuple[str, ...]]], list[str]]:
         """The constraints to keep, each with its limits, and warnings."""
-        pods = found.pods
+        pods, asked = found.pods, question.message.constraints
         newest = max(range(len(pods)), key=lambda i: (pods[i].created or 0, pods[i].name))
         template = pod_of(found.listed[newest][1])
         own = self._own_constraints(template)
-        if request.constraints:
-            group = GroupKey(template.namespace, request.selector)
-            limits = [tuple(sorted(set(each.values))) for each in request.constraints]
-            asked = [_asked(each, own, group) for each in request.constraints]
-            return list(zip(asked, limits, strict=True)), []
+        if asked:
+            group = GroupKey(template.namespace, question.selector)
+            limits = [tuple(sorted(set(each.limited_values))) for each in asked]
+            kept = [_asked(each, own, group) for each in asked]
+            return list(zip(kept, limits, strict=True)), []
         notes = []
         if len({listed.constraints for listed, _ in found.listed}) > 1:
             notes.append(
@@ -257,13 +287,126 @@ class DeletionRanker:
         return all_constraints(pod_constraints(template, rules, None))
 
 
-def _asked(asked: KeptSpread, own: Sequence[Constraint], group: GroupKey) -> Constraint:
+def _checked(request: pb.RankDeletionsRequest, wrong: list[FieldViolation]) -> Selector:
+    """Check a request; returns the selector of the pods.
+
+    Raises:
+        InvalidRequest: with all that is wrong.
+    """
+    selector = EVERYTHING
+    if request.HasField("label_selector"):
+        with noted(wrong):
+            selector = selector_of(request.label_selector, "labelSelector")
+    elif not request.pods:
+        wrong.append(required("labelSelector", "select pods of the state, or give pods"))
+    if request.strategy not in _STRATEGIES:
+        known = ", ".join(deletion_order_pb2.RankStrategy.keys())
+        text = f"must be one of {known}"
+        wrong.append(FieldViolation("strategy", text, NOT_SUPPORTED, request.strategy))
+    _check_constraints(request.constraints, wrong)
+    if request.delete_count < 0:
+        wrong.append(invalid("deleteCount", request.delete_count, "must not be negative"))
+    _check_names("pods", request.pods, wrong)
+    _check_names("nodes", request.nodes, wrong)
+    now = request.evaluation_time
+    if not 0 <= now.seconds < YEAR_10000 or not 0 <= now.nanos < SECOND:
+        given = f"{now.seconds}s {now.nanos}ns"
+        wrong.append(invalid("evaluationTime", given, "must be between the years 1970 and 9999"))
+    if wrong:
+        raise InvalidRequest.of(wrong)
+    return selector
+
+
+def _check_constraints(
+    constraints: Sequence[deletion_order_pb2.RankConstraint], wrong: list[FieldViolation]
+) -> None:
+    if len(constraints) > MAX_CONSTRAINTS:
+        wrong.append(FieldViolation("constraints", f"must have at most {MAX_CONSTRAINTS} items"))
+    seen: set[tuple[str, frozenset[str], int | None]] = set()
+    for position, each in enumerate(constraints):
+        path = f"constraints[{position}]"
+        key = each.topology_key
+        if not key:
+            wrong.append(required(f"{path}.topologyKey", "can not be empty"))
+        elif errors := label_key_errors(key):
+            wrong.append(invalid(f"{path}.topologyKey", key, "; ".join(errors)))
+        max_skew = each.max_skew if each.HasField("max_skew") else None
+        if max_skew is not None and max_skew < 1:
+            wrong.append(invalid(f"{path}.maxSkew", max_skew, "must be greater than zero"))
+        same = key, frozenset(each.limited_values), max_skew
+        if same in seen:
+            values = ",".join(each.limited_values)
+            shown = f"{key}={values}" if values else key
+            wrong.append(FieldViolation(path, f"{shown} is named already", DUPLICATE, shown))
+        seen.add(same)
+
+
+def _check_names(
+    path: str,
+    objects: Iterable[kubernetes_pb2.Pod | kubernetes_pb2.Node],
+    wrong: list[FieldViolation],
+) -> None:
+    seen: set[tuple[str, str]] = set()
+    for position, each in enumerate(objects):
+        here, meta = f"{path}[{position}].metadata.name", each.metadata
+        name = (meta.namespace, meta.name)
+        if not meta.name:
+            wrong.append(required(here, "name is required"))
+        elif name in seen:
+            wrong.append(duplicate(here, "/".join(part for part in name if part)))
+        seen.add(name)
+
+
+def _encoded(pod: kubernetes_pb2.Pod, namespace: str) -> EncodedPod:
+    if not pod.metadata.namespace:
+        pod.metadata.namespace = namespace
+    return EncodedPod(pod.SerializeToString(deterministic=True))
+
+
+def _add_pods(
+    response: pb.RankDeletionsResponse,
+    pods: Sequence[DeletionCandidate],
+    ranking: Ranking,
+    spreads: Sequence[DeletionConstraint],
+) -> None:
+    """Add the pods that go, in order."""
+    for position, skews in zip(ranking.order, ranking.skews, strict=False):
+        pod = pods[position]
+        response.pods.add(
+            pod=common_pb2.PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid),
+            node=pod.node,
+            rank=ranking.ranks[position],
+            domains=[spread.domains[position] or "" for spread in spreads],
+            skews=skews,
+        )
+
+
+def _ranked_constraint(
+    constraint: Constraint, spread: DeletionConstraint, limits: Iterable[str]
+) -> deletion_order_pb2.RankedConstraint:
+    counts = domain_counts(spread)
+    fullest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return deletion_order_pb2.RankedConstraint(
+        constraint=constraint_message(constraint),
+        limited_values=limits,
+        domain_counts=[
+            common_pb2.DomainCount(value=value, pod_count=pods)
+            for value, pods in fullest[:MAX_DOMAINS]
+        ],
+        domain_count=len(counts),
+        skew=skew_of(spread, counts),
+    )
+
+
+def _asked(
+    asked: deletion_order_pb2.RankConstraint, own: Sequence[Constraint], group: GroupKey
+) -> Constraint:
     """The constraint that a caller named, completed from the pods' own constraint of that key."""
     key = asked.topology_key
     like = next((each for each in own if each.topology_key == key), None)
     if like is None:
         like = Constraint(key, 1, group, 1, True, Eligibility(keys=(key,)), honors_affinity=False)
-    return like if asked.max_skew is None else replace(like, max_skew=asked.max_skew)
+    return replace(like, max_skew=asked.max_skew) if asked.HasField("max_skew") else like
 
 
 def _ranking_warnings(spreads: Sequence[DeletionConstraint]) -> Iterator[str]:
@@ -302,9 +445,9 @@ def _spread(
     )
 
 
-def _nothing_matches(request: RankRequest) -> str:
-    if request.pods is None:
-        return f"no pod of namespace {request.namespace!r} matches the selector"
+def _nothing_matches(question: _Question) -> str:
+    if not question.message.pods:
+        return f"no pod of namespace {question.namespace!r} matches the selector"
     return "none of the pods given is running and matches the selector"
 
 
@@ -337,12 +480,11 @@ def _choose(
     found: _WorkloadPods,
     encoded: Iterable[EncodedPod],
     reader: StoredPodReader,
-    selector: Selector,
-    turn: CooperativeYield,
+    question: _Question,
 ) -> None:
-    matches = _SelectorMatches(selector)
+    matches = _SelectorMatches(question.selector)
     for each in encoded:
-        turn()
+        question.turn()
         with suppress(CorruptValue):  # counted and logged where it is followed
             listed = reader.listed(each)
             chosen = matches(listed.labels)

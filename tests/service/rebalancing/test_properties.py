@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from tests.service.rebalancing.cases import cluster_of
 from tests.service.rebalancing.judging import above, fewest_moves, may_go, moved
 from tests.service.world import world
-from topospread.replica.replicas import seconds_from_now
-from topospread.replica.view import Consistency, Freshness, Token
-from topospread.service.rebalancing.inventory import GroupOutcome, Optimality, RebalanceRequest
 from topospread.service.rebalancing.plan import RebalancePlanner
+from topospread_proto.v1.common_pb2 import OPTIMALITY_PROVEN
+from topospread_proto.v1.planner_service_pb2 import PlanRebalanceRequest
+from topospread_proto.v1.rebalance_pb2 import (
+    REBALANCE_OUTCOME_IMPOSSIBLE,
+    REBALANCE_OUTCOME_PLANNED,
+)
 
 Json = dict[str, Any]
 
@@ -73,28 +76,23 @@ def clusters(draw: st.DrawFn) -> dict[str, list[Json]]:
 def test_plan_is_minimal_and_constraints_hold_after_it(cluster):
     with world() as made:
         made.apply(*cluster["nodes"], *cluster["pods"])
-        plan = RebalancePlanner(made.store, made.engine).plan(
-            RebalanceRequest(
-                deadline=seconds_from_now(30),
-                cluster="prod",
-                consistency=Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(made.revision)),
-            )
-        )
-    assert (plan.violated > 0) == bool(above(cluster))
+        planner = RebalancePlanner(made.store, made.engine)
+        plan = planner.plan(PlanRebalanceRequest(), made.ask(), [])
+    assert (plan.violated_constraint_count > 0) == bool(above(cluster))
     least = fewest_moves(cluster, MOST)
-    planned = all(group.outcome is GroupOutcome.PLANNED for group in plan.groups)
+    planned = all(group.outcome == REBALANCE_OUTCOME_PLANNED for group in plan.groups)
     after = followed(cluster, plan)
     if planned:
         assert above(after) == []
-        assert plan.left == 0
+        assert plan.remaining_constraint_count == 0
         assert least is None or len(plan.evictions) >= least
-        if plan.optimality is Optimality.PROVED and len(plan.evictions) <= MOST:
+        if plan.optimality == OPTIMALITY_PROVEN and len(plan.evictions) <= MOST:
             assert len(plan.evictions) == least
-    elif any(group.outcome is GroupOutcome.IMPOSSIBLE for group in plan.groups):
+    elif any(group.outcome == REBALANCE_OUTCOME_IMPOSSIBLE for group in plan.groups):
         assert least is None
-        assert plan.left > 0
+        assert plan.remaining_constraint_count > 0
         assert all(
-            group.reason for group in plan.groups if group.outcome is not GroupOutcome.PLANNED
+            group.reason for group in plan.groups if group.outcome != REBALANCE_OUTCOME_PLANNED
         )
 
 
@@ -102,16 +100,16 @@ def followed(cluster: dict[str, list[Json]], plan: Any) -> dict[str, list[Json]]
     """The cluster after the plan; each replacement may go where it is planned to, at that time."""
     pods = {pod["metadata"]["name"]: pod for pod in cluster["pods"]}
     for number, group in enumerate(plan.groups):
-        steps = [each for each in plan.evictions if each.group == number]
+        steps = [each for each in plan.evictions if each.group_index == number]
         if group.at_once:
             for each in steps:
-                cluster = moved(cluster, each.name, None)
+                cluster = moved(cluster, each.pod.name, None)
         for each in steps:
-            before = moved(cluster, each.name, None)
-            assert may_go(before, pods[each.name], each.target)
+            before = moved(cluster, each.pod.name, None)
+            assert may_go(before, pods[each.pod.name], each.target_node)
             there = {
-                **pods[each.name],
-                "spec": {**pods[each.name]["spec"], "nodeName": each.target},
+                **pods[each.pod.name],
+                "spec": {**pods[each.pod.name]["spec"], "nodeName": each.target_node},
             }
             cluster = {**before, "pods": [*before["pods"], there]}
     return cluster

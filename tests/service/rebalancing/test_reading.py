@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.counting import Counting
-from tests.service.world import CLUSTER, PATIENCE, World, constraint, running
-from topospread.replica.replicas import seconds_from_now
-from topospread.replica.view import Consistency, Freshness, Token
-from topospread.service.rebalancing.inventory import (
-    EvictionFilters,
-    RebalancePlan,
-    RebalanceRequest,
-)
+from tests.service.world import World, constraint, running
 from topospread.service.rebalancing.plan import RebalancePlanner
+from topospread_proto.v1.planner_service_pb2 import PlanRebalanceRequest, PlanRebalanceResponse
+from topospread_proto.v1.rebalance_pb2 import EvictionFilters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,16 +26,17 @@ def spread(app: str, *nodes: str) -> list[Json]:
     return made
 
 
-def plan(made: World, store: Any, namespace: str = "") -> RebalancePlan:
-    newest = Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(made.revision))
-    request = RebalanceRequest(
-        seconds_from_now(PATIENCE),
-        CLUSTER,
-        namespace,
-        consistency=newest,
-        filters=EvictionFilters(evict_bare_pods=True),
+def plan(made: World, store: Any) -> PlanRebalanceResponse:
+    request = PlanRebalanceRequest(filters=EvictionFilters(evict_bare_pods=True))
+    return RebalancePlanner(store, made.engine).plan(request, made.ask(), [])
+
+
+def counts(found: PlanRebalanceResponse) -> tuple[int, int, int]:
+    return (
+        found.constraint_count,
+        found.violated_constraint_count,
+        found.remaining_constraint_count,
     )
-    return RebalancePlanner(store, made.engine).plan(request)
 
 
 class Busy(Counting):
@@ -59,7 +55,7 @@ def test_nothing_is_read_where_all_constraints_hold(three_zones: World) -> None:
     three_zones.apply(*spread("even", "n-a", "n-b", "n-c"))
     counting = Counting(three_zones.store)
     found = plan(three_zones, counting)
-    assert (found.constraints, found.violated, found.evictions) == (1, 0, [])
+    assert (counts(found), list(found.evictions)) == ((1, 0, 0), [])
     assert counting.objects == 0
 
 
@@ -68,14 +64,14 @@ def test_only_pods_that_may_have_to_move_are_read(three_zones: World) -> None:
     three_zones.apply(*spread("uneven", "n-a", "n-a", "n-a", "n-b"))
     counting = Counting(three_zones.store)
     found = plan(three_zones, counting)
-    assert (found.constraints, found.violated, found.left) == (2, 1, 0)
-    assert [(each.name, each.target) for each in found.evictions] == [("uneven-0", "n-c")]
+    assert counts(found) == (2, 1, 0)
+    assert [(each.pod.name, each.target_node) for each in found.evictions] == [("uneven-0", "n-c")]
     assert counting.objects == 4
 
 
 def test_a_plan_is_that_of_its_revision_whatever_is_written_meanwhile(three_zones: World) -> None:
     three_zones.apply(*spread("uneven", "n-a", "n-a", "n-a", "n-b"))
-    revision = Token.decode(three_zones.revision).revision
+    revision = three_zones.revision
     expected = plan(three_zones, three_zones.store)
 
     def write() -> None:
@@ -83,9 +79,9 @@ def test_a_plan_is_that_of_its_revision_whatever_is_written_meanwhile(three_zone
         three_zones.apply(running("uneven-3", "n-a", app="uneven"))
 
     found = plan(three_zones, Busy(three_zones, write))
-    assert found.view.revision == revision
-    assert found.evictions == expected.evictions != []
-    assert list(found.groups) == list(expected.groups)
+    assert found.meta.revision == revision
+    assert found.evictions
+    assert found == expected
 
 
 def test_pods_that_differ_in_what_they_request_are_of_one_shape(three_zones: World) -> None:
@@ -95,4 +91,4 @@ def test_pods_that_differ_in_what_they_request_are_of_one_shape(three_zones: Wor
         pod["spec"]["containers"] = [{"name": "c", "resources": {"requests": requests}}]
     three_zones.apply(*pods)
     found = plan(three_zones, three_zones.store)
-    assert (found.constraints, found.left, len(found.evictions)) == (1, 0, 1)
+    assert (counts(found), len(found.evictions)) == ((1, 1, 0), 1)

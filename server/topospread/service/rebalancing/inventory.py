@@ -1,23 +1,26 @@
-"""The request and the plan of a rebalance, and the inventory of pods and constraints."""
+"""The checked request of a rebalance, and the inventory of pods and constraints."""
 
 from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
-from enum import Enum, auto
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.checkpoints import CooperativeYield, checkpoint
 from topospread.codec.frames import framed
-from topospread.errors import InvalidRequest
+from topospread.codec.pods import selector_of
+from topospread.codec.stored_pods import bound_pod
+from topospread.errors import CorruptValue, InvalidRequest
+from topospread.kube.objects import TERMINAL_PHASES
 from topospread.kube.selectors import EVERYTHING
-from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency
-from topospread.service.decisions.request import DEFAULT_CLUSTER, NO_OVERRIDE, SettingsOverride
+from topospread.kube.violations import invalid, noted
+from topospread.service.state.members import read_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from topospread.errors import FieldViolation
     from topospread.index.pod_classes import PodClass
     from topospread.index.snapshot import Snapshot
     from topospread.kube.selectors import Selector
@@ -25,9 +28,12 @@ if TYPE_CHECKING:
     from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.pods import EffectiveConstraints, PodShape
+    from topospread.service.decisions.request import DecisionRequest
     from topospread.spread.constraints import Constraint
     from topospread.spread.settings import Rules
     from topospread.spread.topology import Eligibility, GroupKey
+    from topospread.store.api import Store
+    from topospread_proto.v1 import planner_service_pb2 as pb
 
 
 LabelPairs = tuple[tuple[str, str], ...]
@@ -41,157 +47,58 @@ MAX_SEARCH: Final = 60.0
 """Seconds that a search may take."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionFilters:
-    """Filters of the pods that may be evicted.
+@dataclass(frozen=True, slots=True, eq=False)
+class RebalanceQuestion:
+    """A checked request of PlanRebalance.
 
     Attributes:
-        priority_threshold: only pods of a lower priority.
-        evict_bare_pods: also pods without a controller, which are not recreated.
-        protect_pods_with_pvc: not those that mount a persistent volume claim.
-        protect_selector: not those with these labels; None: no such.
-    """
-
-    priority_threshold: int = SYSTEM_CRITICAL
-    evict_bare_pods: bool = False
-    protect_pods_with_pvc: bool = False
-    protect_selector: Selector | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EvictionLimits:
-    """Limits of the number of evictions; None: any number."""
-
-    max_evictions: int | None = None
-    max_evictions_per_node: int | None = None
-    max_evictions_per_namespace: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RebalanceRequest:
-    """The request of PlanRebalance.
-
-    Attributes:
-        namespace: empty for all.
-        excluded: namespaces that are left alone.
+        decision: the cluster, the rules, the freshness and the deadline.
         selector: of the pods whose constraints are to hold, and which may be evicted.
-        soft: also constraints that only prefer.
+        protected: of pods that may not be evicted; None: no such.
+        threshold: only pods of a lower priority may be evicted.
         search: seconds that may be spent on the search.
     """
 
-    deadline: float
-    cluster: str = DEFAULT_CLUSTER
-    namespace: str = ""
-    excluded: frozenset[str] = frozenset()
+    message: pb.PlanRebalanceRequest
+    decision: DecisionRequest
     selector: Selector = EVERYTHING
-    consistency: Consistency = DEFAULT_CONSISTENCY
-    settings: SettingsOverride = NO_OVERRIDE
-    soft: bool = False
-    filters: EvictionFilters = EvictionFilters()
-    limits: EvictionLimits = EvictionLimits()
+    protected: Selector | None = None
+    threshold: int = SYSTEM_CRITICAL
     search: float = DEFAULT_SEARCH
 
 
-class Optimality(Enum):
-    """Whether a number of evictions is proved to be the fewest."""
+def checked(
+    request: pb.PlanRebalanceRequest, decision: DecisionRequest, wrong: list[FieldViolation]
+) -> RebalanceQuestion:
+    """Check a request, of whose decision something may be wrong already.
 
-    PROVED = auto()
-    BEST_FOUND = auto()
-
-
-class GroupOutcome(Enum):
-    """The result of planning for constraints that depend on one another."""
-
-    PLANNED = auto()
-    OVER_LIMIT = auto()
-    IMPOSSIBLE = auto()
-    NOT_FOUND = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class ConstraintSkew:
-    """The skew of one constraint before and after the plan.
-
-    Attributes:
-        constraint: as the first pod with it has it.
-        wanted: whether it is one of those asked for; others must not get worse.
+    Raises:
+        InvalidRequest: with all that is wrong.
     """
-
-    constraint: Constraint
-    wanted: bool
-    skew_before: int
-    skew_after: int
-
-
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """One step: evict the pod; its replacement passes the filters on `target` then.
-
-    Attributes:
-        group: position of the group that it is for.
-        fitting: nodes that the replacement passes on at that moment.
-    """
-
-    group: int
-    namespace: str
-    name: str
-    uid: str
-    node: str
-    target: str
-    fitting: int
-    priority: int
-    deletion_cost: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupResult:
-    """Constraints that depend on one another, at least one of them above its maxSkew.
-
-    Attributes:
-        evictions: that it needs; −1 when that is not known.
-        pending: pods without a node that the constraints count.
-        at_once: its pods must all be evicted before the first replacement is placed.
-        reason: why there is no plan; empty when there is one.
-    """
-
-    constraints: Sequence[ConstraintSkew]
-    outcome: GroupOutcome
-    optimality: Optimality
-    evictions: int
-    pending: int
-    reason: str = ""
-    at_once: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RebalancePlan:
-    """The plan: the evictions of all groups, in order.
-
-    Attributes:
-        view: the state that was looked at, and `replica` who follows it.
-        constraints: distinct ones that were asked for.
-        violated: of these, above their maxSkew now.
-        left: of these, above it after the plan.
-        stuck: pods of the groups that may not be evicted, by why.
-        notes: what the caller ought to know.
-    """
-
-    view: View
-    replica: Replica
-    evictions: Sequence[Eviction]
-    groups: Sequence[GroupResult]
-    constraints: int
-    violated: int
-    left: int
-    stuck: Mapping[str, int]
-    not_modelled: Sequence[str]
-    notes: Sequence[str] = ()
-
-    @property
-    def optimality(self) -> Optimality:
-        """The optimality of the whole plan: proved only if each group's is."""
-        proved = all(group.optimality is Optimality.PROVED for group in self.groups)
-        return Optimality.PROVED if proved else Optimality.BEST_FOUND
+    question, filters = RebalanceQuestion(request, decision), request.filters
+    if request.HasField("label_selector"):
+        with noted(wrong):
+            selector = selector_of(request.label_selector, "labelSelector")
+            question = replace(question, selector=selector)
+    if filters.HasField("protect_selector"):
+        with noted(wrong):
+            selector = selector_of(filters.protect_selector, "filters.protectSelector")
+            question = replace(question, protected=selector)
+    if filters.HasField("priority_threshold"):
+        question = replace(question, threshold=filters.priority_threshold)
+    if request.HasField("search_timeout"):
+        search = request.search_timeout.seconds + request.search_timeout.nanos / 1e9
+        question = replace(question, search=search)
+        if not 0 < search <= MAX_SEARCH:
+            text = f"must be above 0 and at most {MAX_SEARCH:g}s"
+            wrong.append(invalid("searchTimeout", f"{search:g}s", text))
+    for limit, most in request.eviction_limits.ListFields():
+        if most < 0:
+            path = f"evictionLimits.{limit.json_name}"
+            wrong.append(invalid(path, most, "must not be negative"))
+    if wrong:
+        raise InvalidRequest.of(wrong)
+    return question
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +144,7 @@ class ShapedPods:
 
     Attributes:
         classes: the index's that have this shape; they differ in what their pods request.
-        members: in the order of their names, once they have been read (`reading.py`).
+        members: in the order of their names, once they have been read (:func:`read_pods`).
         limits: what their own constraints demand: the hard ones, and the soft ones if asked for.
         chosen: whether the request means them.
     """
@@ -278,7 +185,7 @@ class NamespaceInventory:
 
 
 def take_inventory(
-    engine: Engine, request: RebalanceRequest, snapshot: Snapshot
+    engine: Engine, question: RebalanceQuestion, snapshot: Snapshot
 ) -> Mapping[str, NamespaceInventory]:
     """The namespaces, with the constraints that are in force at a snapshot; no pod is read.
 
@@ -287,10 +194,12 @@ def take_inventory(
     """
     inventories: dict[str, NamespaceInventory] = {}
     # A wrong setting is the caller's mistake; a pod that is too much is left out.
-    engine.rules.rules_for(request.settings, "")
-    turn = CooperativeYield(request.deadline, "the pods were counted")
+    request, decision = question.message, question.decision
+    engine.rules.rules_for(decision.settings, "")
+    turn = CooperativeYield(decision.deadline, "the pods were counted")
+    excluded = frozenset(request.excluded_namespaces)
     for name, classes in snapshot.pod_classes.items():
-        if name in request.excluded or (request.namespace and name != request.namespace):
+        if name in excluded or (request.namespace and name != request.namespace):
             continue
         inventory = inventories[name] = NamespaceInventory()
         # In an order that is the same on each server.
@@ -306,7 +215,7 @@ def take_inventory(
                     continue
                 shaped = inventory.pod_classes.get(pod.key)
                 if shaped is None:
-                    shaped = _shaped_pods(engine, request, shape, snapshot)
+                    shaped = _shaped_pods(engine, question, shape, snapshot)
                     inventory.pod_classes[pod.key] = shaped
                 shaped.classes.append(pod_class)
         for shaped in inventory.pod_classes.values():
@@ -316,14 +225,15 @@ def take_inventory(
 
 
 def _shaped_pods(
-    engine: Engine, request: RebalanceRequest, shape: PodShape, snapshot: Snapshot
+    engine: Engine, question: RebalanceQuestion, shape: PodShape, snapshot: Snapshot
 ) -> ShapedPods:
-    rules = engine.rules.rules_for(request.settings, shape.pod.scheduler_name)
+    rules = engine.rules.rules_for(question.decision.settings, shape.pod.scheduler_name)
     effective = shape.effective_constraints(rules, snapshot)
     own = effective.constraints
-    constraints = [*own.hard.constraints, *(own.soft.constraints if request.soft else ())]
+    soft = own.soft.constraints if question.message.include_soft else ()
+    constraints = [*own.hard.constraints, *soft]
     limits = dict.fromkeys(skew_limit(c) for c in constraints if not c.group.counts_nothing)
-    chosen = request.selector.matches(shape.pod.labels)
+    chosen = question.selector.matches(shape.pod.labels)
     return ShapedPods(shape, rules, effective, tuple(limits), chosen)
 
 
@@ -408,3 +318,41 @@ def _touched(pod_class: ShapedPods, inventory: NamespaceInventory) -> list[SkewL
         for limit in inventory.limits
         if limit in pod_class.limits or limit.group.selector.matches(labels)
     ]
+
+
+def read_pods(
+    store: Store,
+    replica: Replica,
+    view: View,
+    inventories: Mapping[str, NamespaceInventory],
+    components: Sequence[ConstraintComponent],
+    turn: CooperativeYield,
+) -> None:
+    """Fill in the members of the pods of some components, as they are at a view's revision.
+
+    Raises:
+        Unavailable: see read_members.
+    """
+    wanted = [shaped for each in components for shaped in each.pod_classes]
+    shaped_of = {each: shaped for shaped in wanted for each in shaped.classes}
+    if not shaped_of:
+        return
+    namespaces = {each.namespace for each in components}
+    found = read_members(store, replica, view, namespaces, read=shaped_of)
+    known = {
+        (pod_class.namespace, name): (shaped_of[pod_class], node)
+        for pod_class, name, node in found.unchanged
+        if node
+    }
+    shapes = {id(shaped) for shaped in wanted}
+    for key, item in found.stored.items():
+        turn()
+        shaped, node = known.get((key.namespace, key.name), (None, ""))
+        if key in found.changed:
+            with suppress(CorruptValue, InvalidRequest):
+                bound = bound_pod(item.payload, TERMINAL_PHASES)
+                if bound.counted:
+                    shape_key = framed(item.payload).key
+                    shaped, node = inventories[key.namespace].pod_classes.get(shape_key), bound.node
+        if shaped is not None and id(shaped) in shapes:
+            shaped.members.append(InventoryPod(key.name, item.uid, node, item.payload))

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from topospread.index.snapshot import Snapshot
     from topospread.service.rebalancing.inventory import (
         ConstraintComponent,
-        EvictionFilters,
         InventoryPod,
+        RebalanceQuestion,
         ShapedPods,
         SkewLimit,
     )
@@ -125,7 +125,7 @@ class RebalanceModel:
 def build_model(
     component: ConstraintComponent,
     snapshot: Snapshot,
-    filters: EvictionFilters,
+    question: RebalanceQuestion,
     stuck: Counter[str],
     turn: CooperativeYield,
 ) -> RebalanceModel:
@@ -134,12 +134,14 @@ def build_model(
     Args:
         component: the constraints and their pods.
         snapshot: the state.
-        filters: which pods may be evicted.
+        question: which pods may be evicted.
         stuck: why pods may not is counted here.
         turn: called for each pod.
     """
     limits = list(component.limits)
-    movable_pods, suits, requests, tiers = _movable_pods(component, limits, snapshot, filters, turn)
+    movable_pods, suits, requests, tiers = _movable_pods(
+        component, limits, snapshot, question, turn
+    )
     for movable in movable_pods:
         if movable.stays:
             stuck[movable.stays] += 1
@@ -162,7 +164,7 @@ def _movable_pods(
     component: ConstraintComponent,
     limits: Sequence[SkewLimit],
     snapshot: Snapshot,
-    filters: EvictionFilters,
+    question: RebalanceQuestion,
     turn: CooperativeYield,
 ) -> tuple[list[MovablePod], list[Bools], list[tuple[tuple[str, int], ...]], int]:
     found: list[tuple[ShapedPods, InventoryPod, EvictionFacts, int, str, int]] = []
@@ -190,7 +192,7 @@ def _movable_pods(
                 if number == len(suits):
                     suits.append(_suits(pod_class, snapshot))
                     requests.append(facts.demand.requests)
-                stays = _stays(pod_class, facts, filters)
+                stays = _stays(pod_class, facts, question)
                 found.append((pod_class, member, facts, slot, stays, number))
     steps = sorted({(f.priority, f.deletion_cost) for _, _, f, _, _, _ in found})
     tiers = min(len(steps), MAX_TIERS) or 1
@@ -202,18 +204,18 @@ def _movable_pods(
     return movable_pods, suits, requests, tiers
 
 
-def _stays(pod_class: ShapedPods, facts: EvictionFacts, filters: EvictionFilters) -> str:
+def _stays(pod_class: ShapedPods, facts: EvictionFacts, question: RebalanceQuestion) -> str:
+    filters, protected = question.message.filters, question.protected
     if facts.owner == "DaemonSet":
         return "of a DaemonSet"
     if facts.owner == "Node":
         return "static pods"
     if not facts.owner and not filters.evict_bare_pods:
         return "without a controller"
-    if facts.priority >= filters.priority_threshold:
+    if facts.priority >= question.threshold:
         return "of too high a priority"
     if facts.claims and filters.protect_pods_with_pvc:
         return "with a persistent volume claim"
-    protected = filters.protect_selector
     if protected is not None and protected.matches(pod_class.shape.pod.labels):
         return "with labels to keep"
     return ""

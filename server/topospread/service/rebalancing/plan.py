@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import CooperativeYield
 from topospread.errors import Conflict
+from topospread.service.messages import constraint_message, meta_of
 from topospread.service.rebalancing.evictions import EvictionSequence, EvictionSequencer
 from topospread.service.rebalancing.integer_program import (
     NoTimeLeft,
@@ -17,32 +18,30 @@ from topospread.service.rebalancing.integer_program import (
 )
 from topospread.service.rebalancing.inventory import (
     ConstraintComponent,
-    ConstraintSkew,
-    Eviction,
-    GroupOutcome,
-    GroupResult,
     NamespaceInventory,
-    Optimality,
-    RebalancePlan,
-    RebalanceRequest,
+    RebalanceQuestion,
+    checked,
     connected_components,
     groups_of,
+    read_pods,
     skew,
     take_inventory,
 )
 from topospread.service.rebalancing.model import RebalanceModel, build_model
-from topospread.service.rebalancing.reading import read_pods
 from topospread.service.state.log import newest_view
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import planner_service_pb2 as pb
+from topospread_proto.v1 import rebalance_pb2 as detail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from topospread.errors import FieldViolation
     from topospread.index.snapshot import Snapshot
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine
-    from topospread.service.rebalancing.inventory import ConstraintComponent
-    from topospread.service.rebalancing.model import RebalanceModel
+    from topospread.service.decisions.request import DecisionRequest
     from topospread.spread.topology import GroupKey
     from topospread.store.api import Store
 
@@ -67,16 +66,16 @@ class _RebalanceRun:
     Attributes:
         used: evictions by slot, and by namespace.
         search_until: on the monotonic clock.
+        response: has the evictions and groups so far.
     """
 
-    request: RebalanceRequest
+    question: RebalanceQuestion
     view: View
     state: Snapshot
     groups: Sequence[GroupKey]
     search_until: float
     turn: CooperativeYield
-    evictions: list[Eviction] = field(default_factory=list)
-    found: list[GroupResult] = field(default_factory=list)
+    response: pb.PlanRebalanceResponse
     stuck: Counter[str] = field(default_factory=Counter)
     used: Counter[int] = field(default_factory=Counter)
     spent: Counter[str] = field(default_factory=Counter)
@@ -84,18 +83,19 @@ class _RebalanceRun:
 
     def left(self, model: RebalanceModel) -> Mapping[int, int] | None:
         """Evictions that are left by slot; None: any number."""
-        most = self.request.limits.max_evictions_per_node
-        if most is None:
+        limits = self.question.message.eviction_limits
+        if not limits.HasField("max_evictions_per_node"):
             return None
+        most = limits.max_evictions_per_node
         return {m.slot: max(0, most - self.used[m.slot]) for m in model.movable_pods}
 
     def allowed(self, namespace: str) -> tuple[float, str]:
         """Evictions that are left of those allowed, and where."""
-        limits = self.request.limits
+        limits = self.question.message.eviction_limits
         left = [(float("inf"), "")]
-        if limits.max_evictions is not None:
+        if limits.HasField("max_evictions"):
             left.append((limits.max_evictions - sum(self.spent.values()), "in all"))
-        if limits.max_evictions_per_namespace is not None:
+        if limits.HasField("max_evictions_per_namespace"):
             left.append(
                 (limits.max_evictions_per_namespace - self.spent[namespace], "in a namespace")
             )
@@ -109,20 +109,32 @@ class RebalancePlanner:
         self._store = store
         self._engine = engine
 
-    def plan(self, request: RebalanceRequest) -> RebalancePlan:
+    def plan(
+        self,
+        request: pb.PlanRebalanceRequest,
+        decision: DecisionRequest,
+        wrong: list[FieldViolation],
+    ) -> pb.PlanRebalanceResponse:
         """Find the fewest evictions.
 
+        Args:
+            request: what is asked.
+            decision: its cluster, rules, freshness and deadline.
+            wrong: what was wrong with these.
+
         Raises:
-            InvalidRequest: unknown settings.
+            InvalidRequest: everything that is wrong; unknown settings.
             NotFound: no such cluster.
             Unavailable, DeadlineExceeded, RevisionUnavailable: see newest_view and read_pods.
         """
-        replica, view, inventories = self._inventories(request)
+        question = checked(request, decision, wrong)
+        replica, view, inventories = self._inventories(question)
         snapshot = view.snapshot
         groups = tuple(groups_of(inventories))
-        until = min(time.monotonic() + request.search, request.deadline)
-        turn = CooperativeYield(request.deadline, "all evictions were tried")
-        run = _RebalanceRun(request, view, snapshot, groups, until, turn)
+        until = min(time.monotonic() + question.search, decision.deadline)
+        turn = CooperativeYield(decision.deadline, "all evictions were tried")
+        response = pb.PlanRebalanceResponse()
+        run = _RebalanceRun(question, view, snapshot, groups, until, turn, response)
         components = _cheapest_first(inventories, snapshot)
         read_pods(self._store, replica, view, inventories, components, turn)
         for component in components:
@@ -133,29 +145,33 @@ class RebalancePlanner:
             for limit, meant in inventory.limits.items()
             if meant
         ]
-        return RebalancePlan(
-            view=view,
-            replica=replica,
-            evictions=run.evictions,
-            groups=run.found,
-            constraints=len(wanted),
-            violated=sum(skew(limit, snapshot) > limit.max_skew for limit in wanted),
-            left=sum(skew(limit, run.state) > limit.max_skew for limit in wanted),
-            stuck=dict(sorted(run.stuck.items())),
-            not_modelled=sorted(run.not_modelled),
-            notes=() if wanted else (_nothing_to_mend(request),),
+        proved = all(each.optimality == common_pb2.OPTIMALITY_PROVEN for each in response.groups)
+        response.optimality = _optimality(proved)
+        response.constraint_count = len(wanted)
+        response.violated_constraint_count = sum(
+            skew(limit, snapshot) > limit.max_skew for limit in wanted
         )
+        response.remaining_constraint_count = sum(
+            skew(limit, run.state) > limit.max_skew for limit in wanted
+        )
+        for reason, pods in sorted(run.stuck.items()):
+            response.stuck.add(reason=reason, pod_count=pods)
+        response.not_modelled.extend(sorted(run.not_modelled))
+        if not wanted:
+            response.notes.append(_nothing_to_mend(request))
+        response.meta.CopyFrom(meta_of(view, replica))
+        return response
 
     def _inventories(
-        self, request: RebalanceRequest
+        self, question: RebalanceQuestion
     ) -> tuple[Replica, View, Mapping[str, NamespaceInventory]]:
         """The constraints and a view of one revision that counts all that they count."""
-        engine = self._engine
+        engine, decision = self._engine, question.decision
         replica, view = newest_view(
-            self._store, engine.replicas, request.cluster, request.consistency, request.deadline
+            self._store, engine.replicas, decision.cluster, decision.consistency, decision.deadline
         )
         for _ in range(MAX_TRIES):
-            inventories = take_inventory(engine, request, view.snapshot)
+            inventories = take_inventory(engine, question, view.snapshot)
             groups = groups_of(inventories)
             if not view.snapshot.missing(groups):
                 return replica, view, inventories
@@ -167,8 +183,8 @@ class RebalancePlanner:
         raise Conflict("the cluster changes faster than its constraints are counted: try again")
 
 
-def _nothing_to_mend(request: RebalanceRequest) -> str:
-    which = "constraint" if request.soft else "hard constraint"
+def _nothing_to_mend(request: pb.PlanRebalanceRequest) -> str:
+    which = "constraint" if request.include_soft else "hard constraint"
     return f"no pod that was looked at has a {which}: there is nothing to mend"
 
 
@@ -194,12 +210,12 @@ def _cheapest_first(
 
 def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
     """Plan for one component of dependent constraints, and add what was found to the run."""
-    made = build_model(component, run.state, run.request.filters, run.stuck, run.turn)
+    made = build_model(component, run.state, run.question, run.stuck, run.turn)
     left = run.left(made)
     try:
         moves = solve(made.program(left=left), _seconds(run))
         if moves is None:
-            _refused(run, component, GroupOutcome.IMPOSSIBLE, NO_PLAN)
+            _refused(run, component, detail.REBALANCE_OUTCOME_IMPOSSIBLE, NO_PLAN)
             return
         if _over_limit(run, component, moves):
             return
@@ -210,23 +226,22 @@ def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
             # Refused for lack of capacity, which the bound above does not model.
             moves = solve(made.program(left=left, snapshot=run.state), _seconds(run))
             if moves is None:
-                _refused(run, component, GroupOutcome.IMPOSSIBLE, NO_CAPACITY)
+                _refused(run, component, detail.REBALANCE_OUTCOME_IMPOSSIBLE, NO_CAPACITY)
                 return
             if _over_limit(run, component, moves):
                 return
             sequence = sequencer.sequence(made, moves, run.state)
     except NoTimeLeft:
         reason = (
-            f"no plan was found within {run.request.search:g} s: allow more time for the search"
+            f"no plan was found within {run.question.search:g} s: allow more time for the search"
         )
-        _refused(run, component, GroupOutcome.NOT_FOUND, reason)
+        _refused(run, component, detail.REBALANCE_OUTCOME_NOT_FOUND, reason)
         return
     if sequence is None or not _holds(component, run.state, sequence.state):
         reason = "no order of evictions was found in which each replacement finds a node"
-        _refused(run, component, GroupOutcome.NOT_FOUND, reason)
+        _refused(run, component, detail.REBALANCE_OUTCOME_NOT_FOUND, reason)
         return
-    proved = proved and len(sequence.steps) <= least
-    _planned(run, component, sequence, Optimality.PROVED if proved else Optimality.BEST_FOUND)
+    _planned(run, component, sequence, proved=proved and len(sequence.steps) <= least)
 
 
 def _seconds(run: _RebalanceRun) -> float:
@@ -248,70 +263,63 @@ def _over_limit(run: _RebalanceRun, component: ConstraintComponent, moves: Progr
     reason = (
         f"it needs {moves.count} evictions, and {int(allowed)} are left of those allowed {which}"
     )
-    run.found.append(
-        GroupResult(
-            _judged(component, run.state, run.state),
-            GroupOutcome.OVER_LIMIT,
-            Optimality.PROVED if moves.proved else Optimality.BEST_FOUND,
-            moves.count,
-            component.pending,
-            reason,
+    run.response.groups.append(
+        detail.RebalanceGroup(
+            constraints=_judged(component, run.state, run.state),
+            outcome=detail.REBALANCE_OUTCOME_OVER_LIMIT,
+            optimality=_optimality(moves.proved),
+            eviction_count=moves.count,
+            pending_pod_count=component.pending,
+            reason=reason,
         )
     )
     return True
 
 
 def _refused(
-    run: _RebalanceRun, component: ConstraintComponent, outcome: GroupOutcome, reason: str
+    run: _RebalanceRun,
+    component: ConstraintComponent,
+    outcome: detail.RebalanceOutcome.ValueType,
+    reason: str,
 ) -> None:
-    proved = outcome is GroupOutcome.IMPOSSIBLE
-    optimality = Optimality.PROVED if proved else Optimality.BEST_FOUND
-    run.found.append(
-        GroupResult(
-            _judged(component, run.state, run.state),
-            outcome,
-            optimality,
-            -1,
-            component.pending,
-            reason,
+    run.response.groups.append(
+        detail.RebalanceGroup(
+            constraints=_judged(component, run.state, run.state),
+            outcome=outcome,
+            optimality=_optimality(outcome == detail.REBALANCE_OUTCOME_IMPOSSIBLE),
+            pending_pod_count=component.pending,
+            reason=reason,
         )
     )
 
 
 def _planned(
-    run: _RebalanceRun,
-    component: ConstraintComponent,
-    sequence: EvictionSequence,
-    optimality: Optimality,
+    run: _RebalanceRun, component: ConstraintComponent, sequence: EvictionSequence, *, proved: bool
 ) -> None:
     names = sequence.state.nodes.names
     for step in sequence.steps:
         member, facts = step.movable.member, step.movable.facts
-        run.evictions.append(
-            Eviction(
-                group=len(run.found),
-                namespace=component.namespace,
-                name=member.name,
-                uid=member.uid,
-                node=member.node,
-                target=names[step.target],
-                fitting=step.fitting,
-                priority=facts.priority,
-                deletion_cost=facts.deletion_cost,
-            )
+        run.response.evictions.add(
+            pod=common_pb2.PodReference(
+                namespace=component.namespace, name=member.name, uid=member.uid
+            ),
+            node=member.node,
+            target_node=names[step.target],
+            fitting_node_count=step.fitting,
+            priority=facts.priority,
+            deletion_cost=facts.deletion_cost,
+            group_index=len(run.response.groups),
         )
         run.used[step.movable.slot] += 1
         run.not_modelled.update(facts.demand.not_modelled)
     run.spent[component.namespace] += len(sequence.steps)
-    judged = _judged(component, run.state, sequence.state)
-    count = len(sequence.steps)
-    run.found.append(
-        GroupResult(
-            judged,
-            GroupOutcome.PLANNED,
-            optimality,
-            count,
-            component.pending,
+    run.response.groups.append(
+        detail.RebalanceGroup(
+            constraints=_judged(component, run.state, sequence.state),
+            outcome=detail.REBALANCE_OUTCOME_PLANNED,
+            optimality=_optimality(proved),
+            eviction_count=len(sequence.steps),
+            pending_pod_count=component.pending,
             at_once=sequence.at_once,
         )
     )
@@ -320,13 +328,17 @@ def _planned(
 
 def _judged(
     component: ConstraintComponent, before: Snapshot, after: Snapshot
-) -> Sequence[ConstraintSkew]:
+) -> Sequence[detail.RebalanceConstraint]:
     return [
-        ConstraintSkew(
-            constraint=limit.constraint,
+        detail.RebalanceConstraint(
+            constraint=constraint_message(limit.constraint),
             wanted=meant,
             skew_before=skew(limit, before),
             skew_after=skew(limit, after),
         )
         for limit, meant in component.limits.items()
     ]
+
+
+def _optimality(proved: bool) -> common_pb2.Optimality.ValueType:
+    return common_pb2.OPTIMALITY_PROVEN if proved else common_pb2.OPTIMALITY_BEST_FOUND

@@ -1,0 +1,78 @@
+"""topospread.v1.PlannerService: decode what requests share, call the use cases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from topospread.api.decode import consistency_of, settings_of
+from topospread.calls.call import Call, Method, Unary
+from topospread.kube.violations import noted
+from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
+from topospread_proto.v1 import planner_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from topospread.errors import FieldViolation
+    from topospread.service.ranking import DeletionRanker
+    from topospread.service.rebalancing.plan import RebalancePlanner
+
+SERVICE: Final = "topospread.v1.PlannerService"
+
+
+class PlannerServicer:
+    """The methods of PlannerService; raise what the use cases raise."""
+
+    def __init__(self, ranker: DeletionRanker, planner: RebalancePlanner) -> None:
+        self._ranker = ranker
+        self._planner = planner
+
+    def methods(self) -> dict[str, Method]:
+        """The methods by their names."""
+        return {
+            "RankDeletions": Unary(pb.RankDeletionsRequest, self.rank_deletions),
+            "PlanRebalance": Unary(pb.PlanRebalanceRequest, self.plan_rebalance),
+        }
+
+    def rank_deletions(
+        self, request: pb.RankDeletionsRequest, call: Call
+    ) -> pb.RankDeletionsResponse:
+        """PlannerService.RankDeletions."""
+        decision, wrong = _decision(request, call)
+        response = self._ranker.rank(request, decision, wrong)
+        if call.span.recording:
+            call.span.set_many(
+                {
+                    "topospread.cluster": decision.cluster,
+                    "topospread.revision": response.meta.revision,
+                    "topospread.pods": response.ranked_pod_count,
+                }
+            )
+        return response
+
+    def plan_rebalance(
+        self, request: pb.PlanRebalanceRequest, call: Call
+    ) -> pb.PlanRebalanceResponse:
+        """PlannerService.PlanRebalance."""
+        decision, wrong = _decision(request, call)
+        with noted(wrong):
+            decision = decision._replace(settings=settings_of(request.settings))
+        response = self._planner.plan(request, decision, wrong)
+        if call.span.recording:
+            call.span.set_many(
+                {
+                    "topospread.cluster": decision.cluster,
+                    "topospread.revision": response.meta.revision,
+                    "topospread.evictions": len(response.evictions),
+                }
+            )
+        return response
+
+
+def _decision(
+    request: pb.SimulateRequest | pb.RankDeletionsRequest | pb.PlanRebalanceRequest, call: Call
+) -> tuple[DecisionRequest, list[FieldViolation]]:
+    """The cluster, the freshness and the deadline of a request, and what is wrong with them."""
+    wrong: list[FieldViolation] = []
+    decision = DecisionRequest(deadline=call.deadline, cluster=request.cluster or DEFAULT_CLUSTER)
+    with noted(wrong):
+        decision = decision._replace(consistency=consistency_of(request.consistency))
+    return decision, wrong
