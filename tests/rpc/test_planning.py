@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
 
 from tests.servers import incoming
 from tests.waiting import PATIENCE
-from topospread.api import simulate as simulate_service
+from topospread.checkpoints import checkpoint
+from topospread.service.simulation import run as run_module
 from topospread_client import pod_from_manifest
 from topospread_proto.v1.planner_service_pb2 import SimulateRequest
 from topospread_proto.v1.scenario_pb2 import PodsToPlace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Brake:
@@ -27,14 +25,9 @@ class Brake:
         self.reached = threading.Semaphore(0)
         self._let_go = threading.Event()
 
-    def __call__(self, call: Any) -> Callable[[], None]:
-        del call
-
-        def pause() -> None:
-            self.reached.release()
-            assert self._let_go.wait(PATIENCE)
-
-        return pause
+    def __call__(self) -> None:
+        self.reached.release()
+        assert self._let_go.wait(PATIENCE)
 
     def let_go(self) -> None:
         self._let_go.set()
@@ -48,7 +41,7 @@ def request(replicas: int | None = None) -> SimulateRequest:
 
 def test_long_simulation_blocks_no_decision(run, monkeypatch: pytest.MonkeyPatch):
     brake = Brake()
-    monkeypatch.setattr(simulate_service, "pause_between", brake)
+    monkeypatch.setattr(run_module, "checkpoint", brake)
     monkeypatch.setattr("topospread.app.factories.PLANNER_THREADS", 1)
     monkeypatch.setattr("topospread.app.factories.PLANNER_QUEUE", 1)
     running = run()
@@ -74,7 +67,12 @@ def _until_refused(simulate: Any) -> None:
 
 
 def test_simulation_ends_with_its_deadline(run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(simulate_service, "pause_between", lambda _: lambda: time.sleep(0.001))
+
+    def slow() -> None:
+        time.sleep(0.001)
+        checkpoint()
+
+    monkeypatch.setattr(run_module, "checkpoint", slow)
     running = run(max_simulated_pods="30000")
     simulate = running.peer.planner.Simulate
     late = simulate.future(request(30_000), timeout=0.3)

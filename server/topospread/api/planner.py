@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.api.decode import consistency_of, settings_of
+from topospread.api.decode import consistency_of, fit_of, settings_of, strict
 from topospread.calls.call import Call, Method, Unary
 from topospread.kube.violations import noted
 from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
+from topospread.service.simulation.simulate import simulate
 from topospread_proto.v1 import planner_service_pb2 as pb
 
 if TYPE_CHECKING:
     from topospread.errors import FieldViolation
     from topospread.service.ranking import DeletionRanker
     from topospread.service.rebalancing.plan import RebalancePlanner
+    from topospread.service.simulation.scenario import ScenarioBuilder
 
 SERVICE: Final = "topospread.v1.PlannerService"
 
@@ -21,16 +23,40 @@ SERVICE: Final = "topospread.v1.PlannerService"
 class PlannerServicer:
     """The methods of PlannerService; raise what the use cases raise."""
 
-    def __init__(self, ranker: DeletionRanker, planner: RebalancePlanner) -> None:
+    def __init__(
+        self, scenarios: ScenarioBuilder, ranker: DeletionRanker, planner: RebalancePlanner
+    ) -> None:
+        self._scenarios = scenarios
         self._ranker = ranker
         self._planner = planner
 
     def methods(self) -> dict[str, Method]:
         """The methods by their names."""
         return {
+            "Simulate": Unary(pb.SimulateRequest, self.simulate),
             "RankDeletions": Unary(pb.RankDeletionsRequest, self.rank_deletions),
             "PlanRebalance": Unary(pb.PlanRebalanceRequest, self.plan_rebalance),
         }
+
+    def simulate(self, request: pb.SimulateRequest, call: Call) -> pb.SimulateResponse:
+        """PlannerService.Simulate."""
+        decision, wrong = _decision(request, call)
+        scenario, fit = request.scenario, None
+        with noted(wrong, "scenario"):
+            fit = fit_of(scenario.fit)
+        with noted(wrong, "scenario"):
+            decision = decision._replace(settings=settings_of(scenario.settings))
+        with noted(wrong, "scenario"):
+            decision = decision._replace(validate=strict(scenario.validation))
+        response = simulate(self._scenarios, request, decision, fit, wrong)
+        if call.span.recording:
+            call.span.set_many(
+                {
+                    "topospread.placed": response.placed_pod_count,
+                    "topospread.pending": response.pending_pod_count,
+                }
+            )
+        return response
 
     def rank_deletions(
         self, request: pb.RankDeletionsRequest, call: Call

@@ -28,7 +28,6 @@ from topospread.api.lease import LeaseServicer
 from topospread.api.placement import PlacementServicer
 from topospread.api.planner import PlannerServicer
 from topospread.api.server_info import ServerFacts, ServerInfoServicer
-from topospread.api.simulate import SimulateServicer
 from topospread.app import factories
 from topospread.app.cluster_sync import SYNCED_KINDS, make_cluster_sync, make_pod_waking
 from topospread.app.credentials import CredentialWatcher
@@ -421,15 +420,15 @@ class Server:
         explains = ExplainPodServicer(self._engine, observer)
         places = PlacementServicer(self._placement, self.metrics)
         plans = PlannerServicer(
+            ScenarioBuilder(self._engine, self._store),
             DeletionRanker(self._store, self._replicas, self._profiles),
             RebalancePlanner(self._store, self._engine),
         )
-        simulations = SimulateServicer(ScenarioBuilder(self._engine, self._store))
         offered = {
             decision.SERVICE: decisions.methods() | explains.methods(),
             cluster_state_reads.SERVICE: state_reads.methods() | state_writes.methods(),
             placement.SERVICE: places.methods(),
-            planner.SERVICE: plans.methods() | simulations.methods(),
+            planner.SERVICE: plans.methods(),
             inspector.SERVICE: InspectorServicer(self._inspector).methods(),
             lease.SERVICE: LeaseServicer(self._leases).methods(),
             server_info.SERVICE: ServerInfoServicer(facts).methods(),

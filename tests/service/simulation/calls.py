@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from bench.in_process import call_of
 from tests.service.world import CLUSTER
-from topospread.api.simulate import simulate_response, simulation_request
+from topospread.api.planner import PlannerServicer
 from topospread.calls.call import NO_SPAN
 from topospread.errors import InvalidRequest
+from topospread.service.ranking import DeletionRanker
+from topospread.service.rebalancing.plan import RebalancePlanner
+from topospread.service.simulation.request import checked
 from topospread.service.simulation.scenario import ScenarioBuilder
-from topospread.service.simulation.simulate import simulate
 from topospread_client import object_from_manifest, pod_from_manifest
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 from topospread_proto.v1 import common_pb2, planner_service_pb2, scenario_pb2
@@ -20,9 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tests.service.world import World
-    from topospread.service.simulation.request import SimulationRequest
     from topospread.service.simulation.scenario import Scenario
-    from topospread.service.simulation.simulate import SimulatedScenario
     from topospread_proto.v1.planner_service_pb2 import SimulateRequest, SimulateResponse
 
 Json = dict[str, Any]
@@ -35,32 +35,28 @@ def simulation(world: World, **arguments: Any) -> SimulateResponse:
 
 def answered(world: World, request: SimulateRequest, seconds: float = 30.0) -> SimulateResponse:
     """The answer to a request."""
-    return simulate_response(simulate(*_asked(world, request, seconds)))
-
-
-def simulated(world: World, **arguments: Any) -> SimulatedScenario:
-    """What the use case answers."""
-    return simulate(*_asked(world, request_of(**arguments))).found
+    if not request.HasField("consistency"):
+        request.consistency.at_least_as_fresh = world.revision
+    process = world.process
+    planner = PlannerServicer(
+        ScenarioBuilder(world.engine, world.store),
+        DeletionRanker(world.store, process.replicas, process.rules),
+        RebalancePlanner(world.store, world.engine),
+    )
+    call = call_of(NO_SPAN, seconds)
+    with call.computation():
+        return planner.simulate(request, call)
 
 
 def scenario_of(world: World, **arguments: Any) -> Scenario | None:
     """The checked question; None when no pod could go to one of its templates."""
-    scenarios, question = _asked(world, request_of(**arguments))
     try:
-        return scenarios.make(question)
+        question = checked(request_of(**arguments), world.ask(), None, [])
+        return ScenarioBuilder(world.engine, world.store).make(question)
     except InvalidRequest as refused:
         if "no pod could go to these nodes" not in str(refused):
             raise
         return None
-
-
-def _asked(
-    world: World, request: SimulateRequest, seconds: float = 30.0
-) -> tuple[ScenarioBuilder, SimulationRequest]:
-    if not request.HasField("consistency"):
-        request.consistency.at_least_as_fresh = world.revision
-    call = call_of(NO_SPAN, seconds)
-    return ScenarioBuilder(world.engine, world.store), simulation_request(request, call)
 
 
 # ------------------------------ requests

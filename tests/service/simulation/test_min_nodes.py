@@ -31,7 +31,7 @@ def groups(draw: DrawFn) -> list[NodeGroup]:
 
 
 def all_fit(scenario: Scenario, counts: tuple[int, ...]) -> bool:
-    return not with_nodes(scenario, counts).simulation.pending
+    return not with_nodes(scenario, counts).pending
 
 
 @settings(max_examples=40)
@@ -99,7 +99,7 @@ def test_the_search_ends_where_no_node_has_the_resource(empty_world: World):
     found = minimum_nodes(scenario)
     assert (found.all_fit, found.proved, found.simulations) == (False, True, 0)
     offers = (("example.com/gpu", 2), ("pods", 2))
-    (group,) = scenario.request.groups
+    (group,) = scenario.question.groups
     group = replace(group, template=replace(group.template, allocatable=offers))
-    scenario.request = replace(scenario.request, groups=[group])
+    scenario.question = replace(scenario.question, groups=[group])
     assert minimum_nodes(scenario).counts == (1,)

@@ -1,139 +1,206 @@
-"""The request of a simulation as plain values: pods, nodes, and changed constraints."""
+"""The checked request of a simulation: pods, nodes, and changed constraints."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from topospread.checkpoints import checkpoint
-from topospread.errors import FieldViolation
-from topospread.kube.objects import HOSTNAME_LABEL, Node
+from topospread.codec.demands import amounts
+from topospread.codec.pods import checked_reference, node_from_proto, pod_from_source
+from topospread.errors import FieldViolation, InvalidRequest
+from topospread.kube.objects import (
+    DEFAULT_NAMESPACE,
+    DO_NOT_SCHEDULE,
+    HONOR,
+    HOSTNAME_LABEL,
+    IGNORE,
+    SCHEDULE_ANYWAY,
+    Node,
+)
+from topospread.kube.violations import forbidden, invalid, not_supported, noted, required
 from topospread.service.decisions.node_fit import Fit
+from topospread.service.decisions.request import PodRef
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import scenario_pb2 as detail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from topospread.kube.objects import Pod, SpreadConstraint
-    from topospread.service.decisions.request import DecisionRequest, PodRef
+    from topospread.service.decisions.request import DecisionRequest
+    from topospread_proto.v1 import planner_service_pb2 as pb
 
 
 UNNAMED: Final = "node"
 
+CHANGES: Final = "scenario.changes"
 
-@dataclass(frozen=True, slots=True)
-class PodsToPlace:
-    """Pods of one template, or one pod of the state.
+_ACTIONS: Final = (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY)
+_WORDS: Final = {
+    "nodeAffinityPolicy": (HONOR, IGNORE),
+    "nodeTaintsPolicy": (HONOR, IGNORE),
+    "whenUnsatisfiable": _ACTIONS,
+}
+"""What a constraint may say, by field."""
+
+
+class GivenPod(NamedTuple):
+    """A pod of a request.
 
     Attributes:
         pod: the bytes of a v1.Pod, or its name in the state.
         path: where that stands in the request.
-        replicas: how many, under names of their own; None: one, under the pod's own name.
         generate_name: begins the names of a pod that has none.
     """
 
     pod: bytes | PodRef
     path: str
-    replicas: int | None = None
     generate_name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AddedPod:
-    """A pod that is added to the state.
+@dataclass(frozen=True, slots=True, eq=False)
+class SimulationQuestion:
+    """A checked request of Simulate.
 
     Attributes:
-        pod: the bytes of a v1.Pod, or its name in the state.
-        path: where that stands in the request.
-        node: that it runs on; empty for its own.
-    """
-
-    pod: bytes | PodRef
-    path: str
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class DrainedNode:
-    """A node that is drained.
-
-    Attributes:
-        stays: it is still there, tainted.
-    """
-
-    node: str
-    stays: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SimulationRequest:
-    """The request of a simulation; `decision` has the fields that all decision calls share.
-
-    Attributes:
-        pods: to place, in order.
-        groups: nodes that join, or with `fewest` may join.
-        added: pods to add to the state.
+        decision: the fields that all decision calls share.
+        pods: to place: those of `message`, in its order.
+        groups: nodes that join, or that may join where the fewest are looked for.
+        added: to the state: those of `message`, in its order.
         removed: pods of the state.
-        fewest: look for the fewest nodes with which all pods fit.
-        reschedule: place the pods of drained nodes anew, before all others.
-        pause: called between pods; lets other threads have their turn, and may raise to stop.
     """
 
+    message: pb.SimulateRequest
     decision: DecisionRequest
-    pods: Sequence[PodsToPlace]
-    groups: Sequence[NodeGroup] = ()
-    drained: Sequence[DrainedNode] = ()
-    added: Sequence[AddedPod] = ()
-    removed: Sequence[PodRef] = ()
-    constraints: Sequence[ConstraintChange] = ()
-    fit: Fit = Fit.NODE_AND_RESOURCES
-    seed: str = ""
-    fewest: bool = False
-    reschedule: bool = False
-    pause: Callable[[], None] = lambda: time.sleep(0)
+    fit: Fit
+    pods: Sequence[GivenPod]
+    groups: Sequence[NodeGroup]
+    added: Sequence[GivenPod]
+    removed: Sequence[PodRef]
+
+    @property
+    def changes(self) -> detail.SupposedChanges:
+        """What is supposed."""
+        return self.message.scenario.changes
+
+    @property
+    def reschedules(self) -> bool:
+        """Whether pods of drained nodes are placed anew."""
+        return self.message.reschedule and bool(self.changes.drain_nodes)
 
 
-@dataclass(frozen=True, slots=True)
-class ConstraintChange:
-    """New values for the constraints with one key; None leaves a value as it is.
+def checked(
+    request: pb.SimulateRequest,
+    decision: DecisionRequest,
+    fit: Fit | None,
+    wrong: list[FieldViolation],
+) -> SimulationQuestion:
+    """Check a request, of whose decision and fit something may be wrong already.
 
-    Attributes:
-        when_unsatisfiable: only those with this value; empty: all with the key.
-        clear_min_domains: takes minDomains away.
+    Raises:
+        InvalidRequest: with all that is wrong.
     """
-
-    topology_key: str
-    when_unsatisfiable: str = ""
-    max_skew: int | None = None
-    min_domains: int | None = None
-    node_affinity_policy: str | None = None
-    node_taints_policy: str | None = None
-    new_when_unsatisfiable: str | None = None
-    clear_min_domains: bool = False
-
-    def concerns(self, constraint: SpreadConstraint) -> bool:
-        """Whether the change applies to a constraint."""
-        action = self.when_unsatisfiable
-        return constraint.topology_key == self.topology_key and (
-            not action or constraint.when_unsatisfiable == action
-        )
-
-    def made(self, constraint: SpreadConstraint) -> SpreadConstraint:
-        """A constraint with the new values."""
-        values: dict[str, object] = {
-            "max_skew": self.max_skew,
-            "min_domains": self.min_domains,
-            "node_affinity_policy": self.node_affinity_policy,
-            "node_taints_policy": self.node_taints_policy,
-            "when_unsatisfiable": self.new_when_unsatisfiable,
-        }
-        given = {name: value for name, value in values.items() if value is not None}
-        if self.clear_min_domains:
-            given["min_domains"] = None
-        return replace(constraint, **given)  # type: ignore[arg-type] # names and types are its own
+    changes = request.scenario.changes
+    pods = _pods(request.pods, wrong)
+    groups = [
+        _group(group, f"{CHANGES}.addNodeGroups[{number}]", number, request, wrong)
+        for number, group in enumerate(changes.add_node_groups)
+    ]
+    for number, drained in enumerate(changes.drain_nodes):
+        if drained.mode not in detail.DrainMode.values():
+            path = f"{CHANGES}.drainNodes[{number}].mode"
+            wrong.append(not_supported(path, str(drained.mode), detail.DrainMode.keys()))
+    added: list[GivenPod] = []
+    for number, move in enumerate(changes.add_pods):
+        checkpoint()
+        try:
+            added.append(_given(move.pod, f"{CHANGES}.addPods[{number}].pod"))
+        except InvalidRequest as refused:  # there may be many: `noted` takes longer than the rest
+            wrong += refused.violations
+    removed: list[PodRef] = []
+    for number, reference in enumerate(changes.delete_pods):
+        with noted(wrong):
+            removed.append(_reference(reference, f"{CHANGES}.deletePods[{number}]"))
+    for number, change in enumerate(changes.constraint_changes):
+        _check_change(change, f"{CHANGES}.constraintChanges[{number}]", wrong)
+    if wrong:
+        raise InvalidRequest.of(wrong)
+    fit = fit or Fit.NODE_AND_RESOURCES
+    return SimulationQuestion(request, decision, fit, pods, groups, added, removed)
 
 
-def changed_constraints(pod: Pod, changes: Sequence[ConstraintChange], used: set[int]) -> Pod:
+def _pods(asked: Iterable[detail.PodsToPlace], wrong: list[FieldViolation]) -> list[GivenPod]:
+    pods: list[GivenPod] = []
+    for number, given in enumerate(asked):
+        path = f"pods[{number}]"
+        with noted(wrong):
+            pods.append(_given(given.pod, f"{path}.pod"))
+        if given.replicas < 0:
+            wrong.append(invalid(f"{path}.replicas", given.replicas, "must not be negative"))
+        if given.HasField("replicas") and given.pod.HasField("ref"):
+            text = "a pod of the state is only one"
+            wrong.append(invalid(f"{path}.replicas", given.replicas, text))
+    return pods
+
+
+def _given(source: common_pb2.PodSource, path: str) -> GivenPod:
+    pod, path = pod_from_source(source, path)
+    if isinstance(pod, common_pb2.PodReference):
+        return GivenPod(_reference(pod, path), path)
+    encoded = source.object_proto or pod.SerializeToString()
+    return GivenPod(encoded, path, pod.metadata.generate_name)
+
+
+def _reference(pod: common_pb2.PodReference, path: str) -> PodRef:
+    checked_reference(pod, path)
+    return PodRef(pod.name, pod.namespace or DEFAULT_NAMESPACE, pod.uid)
+
+
+def _group(
+    group: detail.NodeGroup,
+    path: str,
+    number: int,
+    request: pb.SimulateRequest,
+    wrong: list[FieldViolation],
+) -> NodeGroup:
+    if not group.HasField("template"):
+        wrong.append(required(f"{path}.template", "say what the nodes are like"))
+    with noted(wrong):
+        amounts(group.template.status.allocatable, f"{path}.template.status.allocatable")
+    count = group.node_count if group.HasField("node_count") else None
+    if count is None and not request.find_fewest_nodes:
+        wrong.append(required(f"{path}.nodeCount", "say how many nodes join"))
+    if count is not None and count < 0:
+        wrong.append(invalid(f"{path}.nodeCount", count, "must not be negative"))
+    template = node_from_proto(group.template)
+    variants = [dict(variant.labels) for variant in group.variants]
+    return NodeGroup(group.name or template.name or f"group-{number}", template, count, variants)
+
+
+def _check_change(change: detail.ConstraintChange, path: str, wrong: list[FieldViolation]) -> None:
+    match = change.match
+    if not match.topology_key:
+        wrong.append(required(f"{path}.match.topologyKey", ""))
+    if match.when_unsatisfiable not in ("", *_ACTIONS):
+        here = f"{path}.match.whenUnsatisfiable"
+        wrong.append(not_supported(here, match.when_unsatisfiable, _ACTIONS))
+    values = {field.json_name: value for field, value in change.set.ListFields()}
+    for field in ("maxSkew", "minDomains"):
+        if values.get(field, 1) < 1:
+            text = "must be greater than zero"
+            wrong.append(invalid(f"{path}.set.{field}", values[field], text))
+    if "minDomains" in values and change.clear_min_domains:
+        text = "may not be set with set.minDomains"
+        wrong.append(forbidden(f"{path}.clearMinDomains", text))
+    for field, known in _WORDS.items():
+        if field in values and values[field] not in known:
+            wrong.append(not_supported(f"{path}.set.{field}", values[field], known))
+
+
+def changed_constraints(
+    pod: Pod, changes: Sequence[detail.ConstraintChange], used: set[int]
+) -> Pod:
     """A pod with other constraints.
 
     Args:
@@ -144,21 +211,37 @@ def changed_constraints(pod: Pod, changes: Sequence[ConstraintChange], used: set
     constraints = list(pod.constraints)
     for number, change in enumerate(changes):
         for position, constraint in enumerate(constraints):
-            if change.concerns(constraint):
-                constraints[position] = change.made(constraint)
+            if _concerns(change.match, constraint):
+                constraints[position] = _changed(change, constraint)
                 used.add(number)
     return replace(pod, constraints=tuple(constraints))
 
 
-def unused_changes(changes: Iterable[ConstraintChange], used: set[int]) -> Iterator[FieldViolation]:
+def _concerns(match: detail.ConstraintMatch, constraint: SpreadConstraint) -> bool:
+    action = match.when_unsatisfiable
+    return constraint.topology_key == match.topology_key and (
+        not action or constraint.when_unsatisfiable == action
+    )
+
+
+def _changed(change: detail.ConstraintChange, constraint: SpreadConstraint) -> SpreadConstraint:
+    given: dict[str, Any] = {field.name: value for field, value in change.set.ListFields()}
+    if change.clear_min_domains:
+        given["min_domains"] = None
+    return replace(constraint, **given)
+
+
+def unused_changes(
+    changes: Iterable[detail.ConstraintChange], used: set[int]
+) -> Iterator[FieldViolation]:
     """The changes that concern no constraint of any pod."""
     for number, change in enumerate(changes):
         if number not in used:
             yield FieldViolation(
-                f"scenario.changes.constraintChanges[{number}].match.topologyKey",
+                f"{CHANGES}.constraintChanges[{number}].match.topologyKey",
                 "none of the pods has such a constraint of its own",
                 "Not found",
-                change.topology_key,
+                change.match.topology_key,
             )
 
 

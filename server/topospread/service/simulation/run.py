@@ -5,7 +5,7 @@ How to call it, from any use case that asks "what if"::
     batches = [PodBatch(shape, rules, demand, names=("web-0", "web-1"))]
     view = engine.with_groups_counted([(each.pod, each.rules) for each in batches], replica, view)
     options = PlacementOptions(seed="a")
-    simulation = place_batches(view, Supposition(gone=["node-1"]), batches, options)
+    simulation = place_batches(view, Overlay(gone=["node-1"]), batches, options)
 
 - A *batch* is pods of one shape under names of their own, placed in order. The shape and rules come
   from :meth:`Engine.intern` and :meth:`Engine.rules_of`, the demand from
@@ -34,11 +34,14 @@ from topospread.checkpoints import checkpoint
 from topospread.index.changes import ReservationRow
 from topospread.index.overlay import Overlay, apply_overlay
 from topospread.service.decisions.cycle import Cycle
-from topospread.service.decisions.extension_points import Spread, all_constraints, spread
+from topospread.service.decisions.extension_points import all_constraints, spread
 from topospread.service.decisions.node_fit import Fit
 from topospread.service.decisions.pods import PodShape, ShapedPod
+from topospread.service.messages import constraint_message
 from topospread.service.placement.place import Preference, choose
 from topospread.service.placement.requests import Rejection
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import scenario_pb2 as detail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -102,6 +105,10 @@ class PodBatch:
         """The namespace of all of them."""
         return self.shape.pod.namespace
 
+    def reference(self, name: str) -> common_pb2.PodReference:
+        """A message that names one of them."""
+        return common_pb2.PodReference(namespace=self.namespace, name=name, uid=self.uid)
+
 
 def _nothing() -> None:
     return None
@@ -163,6 +170,7 @@ class SimulationResult:
         after: with all pods that found a node.
         placements: in the order of placing.
         evicted: pods and reservations that drained nodes lost, without pods that were removed.
+        joined: names of the nodes that joined, by node group.
     """
 
     batches: Sequence[PodBatch]
@@ -172,6 +180,7 @@ class SimulationResult:
     placements: list[Placement] = field(default_factory=list)
     pending: list[PendingPods] = field(default_factory=list)
     evicted: int = 0
+    joined: Sequence[Sequence[str]] = ()
 
     @property
     def waiting(self) -> int:
@@ -317,29 +326,14 @@ class _PlacementRun:
         return cycle, chosen
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadChange:
-    """One constraint before and after.
-
-    Attributes:
-        batch: whose pods have it.
-        pod: the first of them, by its position; 0 also where there is none.
-        domains: (value, before, after), those that changed first, at most SHOWN; None where no
-            eligible node is.
-    """
-
-    batch: int
-    pod: int
-    constraint: Constraint
-    before: Spread
-    after: Spread
-    domains: Sequence[tuple[str, int | None, int | None]]
-
-
-def spread_changes(simulation: SimulationResult) -> list[SpreadChange]:
+def spread_changes(simulation: SimulationResult, evicted: int) -> list[detail.SpreadChange]:
     """The changes of skew for the constraints of a simulation's pods, hard ones first.
 
     Each constraint once, for the first pods that have it; at most SHOWN.
+
+    Args:
+        simulation: what was placed.
+        evicted: so many of its batches, the first, are not of the request.
     """
     first: dict[Constraint, tuple[int, int]] = {}
     for number, batch in enumerate(simulation.batches):
@@ -347,18 +341,32 @@ def spread_changes(simulation: SimulationResult) -> list[SpreadChange]:
             effective = shape.effective_constraints(batch.rules, simulation.before)
             for constraint in all_constraints(effective.constraints):
                 first.setdefault(constraint, (number, position))
-    return [
-        _change(batch, pod, constraint, simulation)
-        for constraint, (batch, pod) in [*first.items()][:SHOWN]
-    ]
+    found: list[detail.SpreadChange] = []
+    for constraint, (number, position) in [*first.items()][:SHOWN]:
+        change = _change(constraint, simulation)
+        if number >= evicted:
+            change.pods_index = number - evicted
+        batch = simulation.batches[number]
+        if batch.names:
+            change.pod.CopyFrom(batch.reference(batch.names[position]))
+        found.append(change)
+    return found
 
 
-def _change(
-    batch: int, pod: int, constraint: Constraint, simulation: SimulationResult
-) -> SpreadChange:
+def _change(constraint: Constraint, simulation: SimulationResult) -> detail.SpreadChange:
     before = spread(constraint, simulation.before)
     after = spread(constraint, simulation.after)
     values = sorted({*before.counts, *after.counts}, key=str.encode)
     pairs = [(value, before.counts.get(value), after.counts.get(value)) for value in values]
     pairs.sort(key=lambda pair: pair[1] == pair[2])
-    return SpreadChange(batch, pod, constraint, before, after, pairs[:SHOWN])
+    return detail.SpreadChange(
+        constraint=constraint_message(constraint),
+        skew_before=before.skew,
+        skew_after=after.skew,
+        domain_count_before=len(before.counts),
+        domain_count_after=len(after.counts),
+        domains=[
+            detail.DomainChange(value=value, pod_count_before=old, pod_count_after=new)
+            for value, old, new in pairs[:SHOWN]
+        ],
+    )

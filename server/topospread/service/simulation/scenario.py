@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import checkpoint
@@ -14,7 +12,7 @@ from topospread.codec.frames import framed
 from topospread.codec.rows import decode_pod
 from topospread.codec.stored import object_from_stored
 from topospread.codec.stored_pods import recreated_pod
-from topospread.errors import DeadlineExceeded, FieldViolation, InvalidRequest
+from topospread.errors import FieldViolation, InvalidRequest
 from topospread.index.changes import PodRow
 from topospread.index.overlay import Overlay, PodDelta
 from topospread.kube.objects import HOSTNAME_LABEL, TERMINAL_PHASES
@@ -23,31 +21,32 @@ from topospread.replica.view import Consistency, Freshness
 from topospread.service.decisions.extension_points import all_constraints
 from topospread.service.decisions.pods import PodShape, check_size
 from topospread.service.decisions.request import NO_OVERRIDE, PodRef
-from topospread.service.simulation.request import changed_constraints, unused_changes
+from topospread.service.simulation.request import (
+    CHANGES,
+    changed_constraints,
+    unused_changes,
+)
 from topospread.service.simulation.run import PodBatch
 from topospread.service.state.log import ChosenObjects, list_at_revision
 from topospread.store.model import Key, Kind
 from topospread_client import ORDINAL_LABELS
+from topospread_proto.v1 import scenario_pb2 as detail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.request import DecisionRequest
-    from topospread.service.simulation.request import PodsToPlace, SimulationRequest
+    from topospread.service.simulation.request import GivenPod, SimulationQuestion
     from topospread.store.api import Store
 
 UNNAMED: Final = "pod"
 
 _NUMBERED: Final = re.compile(r"^(.*?)(\d{1,9})$")
 
-TURN: Final = 8
-"""Pods between two pauses: to let go of the interpreter takes as long as half a pod, and to hold it
-for so many is far below its switch interval."""
-
-ADD_NODE_GROUPS: Final = "scenario.changes.addNodeGroups"
+ADD_NODE_GROUPS: Final = f"{CHANGES}.addNodeGroups"
 
 MOST_JUDGED: Final = 60_000
 """Pods times constraints of each: some seconds of work on thousands of nodes."""
@@ -58,7 +57,7 @@ MOST_GROUPS: Final = 64
 
 @dataclass(slots=True, eq=False)
 class Scenario:
-    """A checked request with the state it applies to.
+    """A checked question with the state it applies to.
 
     Attributes:
         view: counts what the batches need.
@@ -68,7 +67,7 @@ class Scenario:
         not_modelled: fields of the pods that are not modelled.
     """
 
-    request: SimulationRequest
+    question: SimulationQuestion
     replica: Replica
     view: View
     batches: Sequence[PodBatch]
@@ -79,7 +78,7 @@ class Scenario:
 
 
 class ScenarioBuilder:
-    """Builds scenarios of requests.
+    """Builds scenarios of questions.
 
     Args:
         engine: knows shapes, rules and views.
@@ -91,8 +90,8 @@ class ScenarioBuilder:
         self._store = store
         self._demands = DemandReader()
 
-    def make(self, request: SimulationRequest) -> Scenario:
-        """Check a request and fetch what it needs.
+    def make(self, question: SimulationQuestion) -> Scenario:
+        """Check a question against the state, and fetch what it needs.
 
         Raises:
             InvalidRequest: everything that is wrong with it.
@@ -100,75 +99,79 @@ class ScenarioBuilder:
             Unavailable, DeadlineExceeded, RevisionUnavailable: see Replicas.resolve.
         """
         wrong: list[FieldViolation] = []
-        self._check_counts(request, wrong)
-        decision = request.decision
+        self._check_counts(question, wrong)
+        decision = question.decision
         try:
             self._engine.rules_for(decision.settings, "")
         except InvalidRequest as refused:
             wrong += refused.below("scenario")
             decision = decision._replace(settings=NO_OVERRIDE)
-            request = replace(request, decision=decision)
-        if request.removed:
+            question = replace(question, decision=decision)
+        if question.removed:
             # What is taken away must be counted before.
             newest = Consistency(
                 Freshness.FULLY_CONSISTENT, None, decision.consistency.max_staleness
             )
             decision = decision._replace(consistency=newest)
-        removed = self._removed(request, wrong)
-        added = self._added(request, wrong)
-        batches, demands = self._batches(request, wrong)
+        removed = self._removed(question, wrong)
+        added = self._added(question, wrong)
+        batches, demands = self._batches(question, wrong)
         wrong += _too_many_judged("pods", batches, "ask for fewer pods, or in several calls")
         if wrong:
             # The nodes can be looked at all the same; what is on them need not be read.
             _, view = self._engine.replicas.resolve(
                 decision.cluster, decision.consistency, decision.deadline
             )
-            self._check_nodes(request, view, added, wrong)
+            self._check_nodes(question, view, added, wrong)
             raise InvalidRequest.of(wrong)
-        replica, view, evicted = self._state(request, decision)
-        self._check_nodes(request, view, added, wrong)
+        replica, view, evicted = self._state(question, decision)
+        self._check_nodes(question, view, added, wrong)
         batches = [*evicted, *batches]
         if evicted:
-            path = "scenario.changes.drainNodes"
+            path = f"{CHANGES}.drainNodes"
             wrong += _too_many_judged(path, batches, "drain fewer nodes, or ask for fewer pods")
-        warnings = self._check_templates(request, view, batches, wrong)
+        warnings = self._check_templates(question, view, batches, wrong)
         if wrong:
             raise InvalidRequest.of(wrong)
         view = self._engine.with_groups_counted(
             [(pod, each.rules) for each in batches for pod in each.pods], replica, view
         )
+        gone: list[str] = []
+        emptied: list[str] = []
+        for each in question.changes.drain_nodes:
+            (emptied if each.mode == detail.DRAIN_MODE_TAINTED else gone).append(each.node)
         changes = Overlay(
-            gone=[each.node for each in request.drained if not each.stays],
-            emptied=[each.node for each in request.drained if each.stays],
+            gone=gone,
+            emptied=emptied,
             moves=[*added.values(), *removed],
         )
         warnings += _idle_constraints(batches[len(evicted) :], view)
         return Scenario(
-            request, replica, view, batches, changes, demands, warnings, evicted=len(evicted)
+            question, replica, view, batches, changes, demands, warnings, evicted=len(evicted)
         )
 
     # ------------------------------ parts
 
-    def _check_counts(self, request: SimulationRequest, wrong: list[FieldViolation]) -> None:
-        limits = self._engine.limits
-        what_ifs = len(request.added) + len(request.removed)
-        if not request.pods and not (request.reschedule and request.drained):
+    def _check_counts(self, question: SimulationQuestion, wrong: list[FieldViolation]) -> None:
+        limits, message, groups = self._engine.limits, question.message, question.groups
+        what_ifs = len(question.added) + len(question.removed)
+        if not message.pods and not question.reschedules:
             wrong.append(required("pods", "say which pods to place"))
-        pods = sum(1 if each.replicas is None else each.replicas for each in request.pods)
+        pods = sum(each.replicas if each.HasField("replicas") else 1 for each in message.pods)
         if pods > limits.simulated_pods:
             wrong.append(invalid("pods", pods, f"at most {limits.simulated_pods} pods are placed"))
-        nodes = sum(group.count or 0 for group in request.groups)
+        nodes = sum(group.count or 0 for group in groups)
         if nodes > limits.simulated_nodes:
             text = f"at most {limits.simulated_nodes} nodes join"
             wrong.append(invalid(ADD_NODE_GROUPS, nodes, text))
         if what_ifs > limits.what_ifs:
             text = f"at most {limits.what_ifs} pods are added and deleted"
-            wrong.append(invalid("scenario.changes.addPods", what_ifs, text))
-        if request.fewest and not request.groups:
+            wrong.append(invalid(f"{CHANGES}.addPods", what_ifs, text))
+        if message.find_fewest_nodes and not groups:
             wrong.append(required(ADD_NODE_GROUPS, "say which nodes may join"))
-        if request.fewest and len(request.groups) > MOST_GROUPS:
+        if message.find_fewest_nodes and len(groups) > MOST_GROUPS:
             text = f"the fewest of at most {MOST_GROUPS} node groups are looked for"
-            wrong.append(invalid(ADD_NODE_GROUPS, len(request.groups), text))
+            wrong.append(invalid(ADD_NODE_GROUPS, len(groups), text))
         if (
             pods > limits.simulated_pods
             or nodes > limits.simulated_nodes
@@ -178,10 +181,10 @@ class ScenarioBuilder:
             raise InvalidRequest.of(wrong)
 
     def _state(
-        self, request: SimulationRequest, decision: DecisionRequest
+        self, question: SimulationQuestion, decision: DecisionRequest
     ) -> tuple[Replica, View, list[PodBatch]]:
         """The state, and the pods of it that are to be placed anew."""
-        if not request.reschedule or not request.drained:
+        if not question.reschedules:
             resolve = self._engine.replicas.resolve
             return *resolve(decision.cluster, decision.consistency, decision.deadline), []
         listed = list_at_revision(
@@ -192,8 +195,8 @@ class ScenarioBuilder:
             decision.deadline,
             ChosenObjects((Kind.POD,)),
         )
-        drained = {each.node for each in request.drained}
-        removed = {(each.namespace, each.name) for each in request.removed}
+        drained = {each.node for each in question.changes.drain_nodes}
+        removed = {(each.namespace, each.name) for each in question.removed}
         batches: list[PodBatch] = []
         for pod in sorted(listed.readable(), key=lambda each: _name_of(each.key)):
             encoded = recreated_pod(pod, drained)
@@ -208,72 +211,78 @@ class ScenarioBuilder:
         most = self._engine.limits.simulated_pods
         if len(batches) > most:
             text = f"at most {most} pods are placed anew: drain fewer nodes"
-            raise InvalidRequest.of([invalid("scenario.changes.drainNodes", len(batches), text)])
+            raise InvalidRequest.of([invalid(f"{CHANGES}.drainNodes", len(batches), text)])
         return listed.replica, listed.view, batches
 
     def _batches(
-        self, request: SimulationRequest, wrong: list[FieldViolation]
+        self, question: SimulationQuestion, wrong: list[FieldViolation]
     ) -> tuple[list[PodBatch], tuple[str, ...]]:
         batches: list[PodBatch] = []
         not_modelled: dict[str, None] = {}
         used: set[int] = set()
-        for given in request.pods:
+        for given, asked in zip(question.pods, question.message.pods, strict=True):
             checkpoint()
-            encoded = self._encoded(request, given, wrong)
+            encoded = self._encoded(question, given, wrong)
             if encoded is None:
                 continue
+            replicas = asked.replicas if asked.HasField("replicas") else None
             try:
-                batch = self._batch(request, given, encoded, used)
+                batch = self._batch(question, given, replicas, encoded, used)
             except InvalidRequest as refused:
-                wrong += _in_pod(refused, given.pod, given.path)
+                wrong += _in_pod(refused, given)
                 continue
             not_modelled |= dict.fromkeys(batch.demand.not_modelled)
             batches.append(batch)
-        if len(batches) == len(request.pods):
-            wrong += unused_changes(request.constraints, used)
+        if len(batches) == len(question.pods):
+            wrong += unused_changes(question.changes.constraint_changes, used)
         return batches, tuple(not_modelled)
 
     def _batch(
-        self, request: SimulationRequest, given: PodsToPlace, encoded: bytes, used: set[int]
+        self,
+        question: SimulationQuestion,
+        given: GivenPod,
+        replicas: int | None,
+        encoded: bytes,
+        used: set[int],
     ) -> PodBatch:
         shaped = self._engine.intern(framed(encoded))
         demand, _ = self._demands.of(encoded)
         shape = shaped.shape
-        if request.constraints:
-            pod = changed_constraints(shape.pod, request.constraints, used)
+        if question.changes.constraint_changes:
+            pod = changed_constraints(shape.pod, question.changes.constraint_changes, used)
             check_size(pod, self._engine.limits)
             shape = PodShape(pod)
-        rules = self._engine.rules_of(shape, request.decision)
-        names = _names(given, shaped.name)
+        rules = self._engine.rules_of(shape, question.decision)
+        names = _names(given, replicas, shaped.name)
         uid = shaped.uid if len(names) == 1 else ""
         numbered = () if shaped.name or len(names) < 2 else _numbered(shape, len(names))
         return PodBatch(shape, rules, demand, names, uid, numbered=numbered)
 
     def _encoded(
-        self, request: SimulationRequest, given: PodsToPlace, wrong: list[FieldViolation]
+        self, question: SimulationQuestion, given: GivenPod, wrong: list[FieldViolation]
     ) -> bytes | None:
         """The bytes of a v1.Pod; None when it cannot be placed."""
         if isinstance(given.pod, bytes):
             return given.pod
         reference = given.pod
-        pod = object_from_stored(self._engine.stored(request.decision.cluster, reference)).pod
-        if pod.spec.node_name and reference not in request.removed:
+        pod = object_from_stored(self._engine.stored(question.decision.cluster, reference)).pod
+        if pod.spec.node_name and reference not in question.removed:
             text = f"it runs on {pod.spec.node_name}: delete it in the same request to move it"
             wrong.append(invalid(given.path, f"{reference.namespace}/{reference.name}", text))
             return None
         return pod.SerializeToString()
 
-    def _removed(self, request: SimulationRequest, wrong: list[FieldViolation]) -> list[PodDelta]:
+    def _removed(self, question: SimulationQuestion, wrong: list[FieldViolation]) -> list[PodDelta]:
         moves: list[PodDelta] = []
-        for number, reference in enumerate(request.removed):
+        for number, reference in enumerate(question.removed):
             checkpoint()
-            path = f"scenario.changes.deletePods[{number}]"
+            path = f"{CHANGES}.deletePods[{number}]"
             name = f"{reference.namespace}/{reference.name}"
-            if reference in request.removed[:number]:
+            if reference in question.removed[:number]:
                 wrong.append(duplicate(path, name))
                 continue
             key = Key(Kind.POD, reference.namespace, reference.name)
-            stored = self._store.get(request.decision.cluster, key)
+            stored = self._store.get(question.decision.cluster, key)
             if stored is None or reference.uid not in ("", stored.uid):
                 wrong.append(FieldViolation(path, "no such pod in the state", "Not found", name))
                 continue
@@ -281,28 +290,28 @@ class ScenarioBuilder:
         return moves
 
     def _added(
-        self, request: SimulationRequest, wrong: list[FieldViolation]
+        self, question: SimulationQuestion, wrong: list[FieldViolation]
     ) -> dict[int, PodDelta]:
         """The added pods by position in the request; without those that have ended."""
         moves: dict[int, PodDelta] = {}
         seen: set[PodRef] = set()
-        for number, given in enumerate(request.added):
+        for number, given in enumerate(question.added):
             checkpoint()
-            path = f"scenario.changes.addPods[{number}]"
+            path = f"{CHANGES}.addPods[{number}]"
             try:
-                encoded = self._engine.encoded(request.decision.cluster, given.pod)
+                encoded = self._engine.encoded(question.decision.cluster, given.pod)
                 demand, own = self._demands.of(encoded)
                 pod = framed(encoded).parse(self._engine.limits.terms)
                 check_size(pod, self._engine.limits)
             except InvalidRequest as refused:
-                wrong += _in_pod(refused, given.pod, given.path)
+                wrong += _in_pod(refused, given)
                 continue
-            where = given.node or own
+            where = question.changes.add_pods[number].node or own
             if not where:
                 wrong.append(required(f"{path}.node", "say where it runs"))
                 continue
             reference = PodRef(pod.name, pod.namespace)
-            if pod.name and (reference in seen or self._is_there(request, reference)):
+            if pod.name and (reference in seen or self._is_there(question, reference)):
                 wrong.append(duplicate(path, f"{pod.namespace}/{pod.name}"))
                 continue
             seen.add(reference)
@@ -313,25 +322,25 @@ class ScenarioBuilder:
             moves[number] = PodDelta(pod.namespace, row, +1)
         return moves
 
-    def _is_there(self, request: SimulationRequest, reference: PodRef) -> bool:
+    def _is_there(self, question: SimulationQuestion, reference: PodRef) -> bool:
         """Whether the state has a bound pod of this name that is not removed."""
-        if reference in request.removed:
+        if reference in question.removed:
             return False
         key = Key(Kind.POD, reference.namespace, reference.name)
-        stored = self._store.get(request.decision.cluster, key)
+        stored = self._store.get(question.decision.cluster, key)
         return stored is not None and bool(object_from_stored(stored).pod.spec.node_name)
 
     @staticmethod
     def _check_nodes(
-        request: SimulationRequest,
+        question: SimulationQuestion,
         view: View,
         added: Mapping[int, PodDelta],
         wrong: list[FieldViolation],
     ) -> None:
         nodes = view.snapshot.nodes
         seen: set[str] = set()
-        for number, drained in enumerate(request.drained):
-            path = f"scenario.changes.drainNodes[{number}].node"
+        for number, drained in enumerate(question.changes.drain_nodes):
+            path = f"{CHANGES}.drainNodes[{number}].node"
             if nodes.slot(drained.node) < 0:
                 wrong.append(_no_such_node(path, drained.node))
             elif drained.node in seen:
@@ -339,12 +348,12 @@ class ScenarioBuilder:
             seen.add(drained.node)
         for number, move in added.items():
             if nodes.slot(move.row.node_name) < 0:
-                path = f"scenario.changes.addPods[{number}].node"
+                path = f"{CHANGES}.addPods[{number}].node"
                 wrong.append(_no_such_node(path, move.row.node_name))
 
     @staticmethod
     def _check_templates(
-        request: SimulationRequest,
+        question: SimulationQuestion,
         view: View,
         batches: Sequence[PodBatch],
         wrong: list[FieldViolation],
@@ -353,7 +362,7 @@ class ScenarioBuilder:
         judged = [each.shape.effective_constraints(each.rules, view.snapshot) for each in batches]
         wanted = [set(each.constraints.hard.keys) - {HOSTNAME_LABEL} for each in judged]
         warnings: list[str] = []
-        for number, group in enumerate(request.groups):
+        for number, group in enumerate(question.groups):
             has = set(group.template.labels)
             if group.variants:
                 has |= set.intersection(*(set(each) for each in group.variants))
@@ -366,23 +375,6 @@ class ScenarioBuilder:
             text = "is missing: pods that spread over it cannot go to these nodes"
             warnings += [f"{path}[{key}] {text}" for key in missing]
         return warnings
-
-
-def between_pods(request: SimulationRequest) -> Callable[[], None]:
-    """A function to call between pods: yields to other threads, and stops at the deadline."""
-    deadline, pause = request.decision.deadline, request.pause
-    turns = count()
-
-    def between() -> None:
-        if next(turns) % TURN:
-            return
-        if time.monotonic() > deadline:
-            raise DeadlineExceeded(
-                "the deadline passed before all pods were placed: allow more time, or ask for fewer"
-            )
-        pause()
-
-    return between
 
 
 def _too_many_judged(
@@ -417,13 +409,13 @@ def _name_of(key: Key) -> tuple[str, str]:
     return key.namespace, key.name
 
 
-def _names(given: PodsToPlace, name: str) -> list[str]:
+def _names(given: GivenPod, replicas: int | None, name: str) -> list[str]:
     begin = given.generate_name or UNNAMED + "-"
-    if given.replicas is None:
+    if replicas is None:
         return [name or begin + "0"]
     if name:
         begin = name + "-"
-    return [f"{begin}{number}" for number in range(given.replicas)]
+    return [f"{begin}{number}" for number in range(replicas)]
 
 
 def _numbered(first: PodShape, count: int) -> Sequence[PodShape]:
@@ -442,10 +434,10 @@ def _numbered(first: PodShape, count: int) -> Sequence[PodShape]:
     return shapes
 
 
-def _in_pod(refused: InvalidRequest, pod: bytes | PodRef, path: str) -> Sequence[FieldViolation]:
-    """The violations of a pod that the request has, or names, at a path."""
-    moved = refused.named(path) if isinstance(pod, PodRef) else refused.under(path)
-    return moved.violations
+def _in_pod(refused: InvalidRequest, given: GivenPod) -> Sequence[FieldViolation]:
+    """The violations of a pod that the request has, or names."""
+    named = isinstance(given.pod, PodRef)
+    return (refused.named(given.path) if named else refused.under(given.path)).violations
 
 
 def _no_such_node(path: str, name: str) -> FieldViolation:

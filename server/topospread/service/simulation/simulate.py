@@ -12,23 +12,31 @@ from topospread.index.usage import PODS
 from topospread.service.decisions.node_fit import Fit, suited
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.explaining.explain import explain_at
-from topospread.service.simulation.request import NodeGroup, expand_groups
-from topospread.service.simulation.run import PlacementOptions, place_batches
-from topospread.service.simulation.scenario import between_pods
+from topospread.service.messages import meta_of, verdict_message
+from topospread.service.simulation.request import NodeGroup, checked, expand_groups
+from topospread.service.simulation.run import PlacementOptions, place_batches, spread_changes
 from topospread.spread.verdicts import Code
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import planner_service_pb2 as pb
+from topospread_proto.v1 import scenario_pb2 as detail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from topospread.errors import FieldViolation
     from topospread.index.snapshot import Snapshot
     from topospread.kube.demands import Demand
     from topospread.kube.objects import Node
     from topospread.service.decisions.cycle import Cycle
-    from topospread.service.simulation.request import SimulationRequest
+    from topospread.service.decisions.request import DecisionRequest
+    from topospread.service.simulation.request import SimulationQuestion
     from topospread.service.simulation.run import PendingPods, PodBatch, SimulationResult
     from topospread.service.simulation.scenario import Scenario, ScenarioBuilder
     from topospread_proto.v1.explanation_pb2 import Explanation
 
+
+MAX_NAMES: Final = 100
+"""Pods or nodes that an answer lists beside their number."""
 
 EFFORT: Final = 20_000
 """Pods that a search may place: some seconds on thousands of nodes."""
@@ -53,36 +61,13 @@ MOST_LIKE: Final = 500
 """Nodes that such an advice may speak of."""
 
 
-@dataclass(slots=True, eq=False)
-class SimulatedScenario:
-    """A scenario with its simulation.
-
-    Attributes:
-        joined: for each node group, the names of its nodes.
-    """
-
-    scenario: Scenario
-    simulation: SimulationResult
-    joined: Sequence[Sequence[str]]
-
-    @property
-    def group_of(self) -> Mapping[str, str]:
-        """The node group of each node that joined, by the node's name."""
-        groups = self.scenario.request.groups
-        return {
-            name: group.name
-            for group, names in zip(groups, self.joined, strict=True)
-            for name in names
-        }
-
-
 def with_nodes(
     scenario: Scenario,
     counts: Sequence[int],
     *,
     all_or_nothing: bool = False,
     place: bool = True,
-) -> SimulatedScenario:
+) -> SimulationResult:
     """Simulate with so many nodes of each group.
 
     Args:
@@ -91,15 +76,15 @@ def with_nodes(
         all_or_nothing: stop at the first pod that fits nowhere.
         place: False changes the nodes only.
     """
-    request, view = scenario.request, scenario.view
+    question, view = scenario.question, scenario.view
     batches = scenario.batches if place else ()
-    nodes = expand_groups(request.groups, counts, lambda name: view.snapshot.slot(name) >= 0)
+    nodes = expand_groups(question.groups, counts, lambda name: view.snapshot.slot(name) >= 0)
     changes = replace(scenario.changes, joined=[node for group in nodes for node in group])
-    options = PlacementOptions(request.fit, request.seed, all_or_nothing, between_pods(request))
+    seed = question.message.scenario.seed
+    options = PlacementOptions(question.fit, seed, all_or_nothing)
     simulation = place_batches(view, changes, batches, options)
-    return SimulatedScenario(
-        scenario, simulation, [[node.name for node in group] for group in nodes]
-    )
+    simulation.joined = [[node.name for node in group] for group in nodes]
+    return simulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +113,9 @@ def minimum_nodes(scenario: Scenario, effort: int = EFFORT) -> MinimumNodes:
         effort: pods to place at most, about.
 
     Raises:
-        DeadlineExceeded: and what else the scenario's pause raises.
+        DeadlineExceeded, CallerGone: see checkpoint().
     """
-    groups = scenario.request.groups
+    groups = scenario.question.groups
     share = max(1, min(MOST, MOST_IN_ALL // len(groups)))
     most = tuple(share if group.count is None else group.count for group in groups)
     search = _Search(scenario, effort)
@@ -180,7 +165,7 @@ class _Search:
         checkpoint()
         known = self.known.get(counts)
         if known is None:
-            simulation = with_nodes(self.scenario, counts, all_or_nothing=True).simulation
+            simulation = with_nodes(self.scenario, counts, all_or_nothing=True)
             self.spent += OVERHEAD + sum(counts) // 10 + len(simulation.placements)
             known = self.known[counts] = not simulation.pending
         return known
@@ -231,9 +216,9 @@ def _lower(search: _Search, counts: Counts, step: int) -> Counts | None:
 
 def _least(scenario: Scenario) -> int | None:
     """Fewer nodes than these lack the room, however pods spread; None: no number is enough."""
-    request, batches = scenario.request, scenario.batches
-    state = with_nodes(scenario, [0] * len(request.groups), place=False).simulation.changed
-    if request.fit is not Fit.NODE_AND_RESOURCES or _holds(state, batches):
+    groups, batches = scenario.question.groups, scenario.batches
+    state = with_nodes(scenario, [0] * len(groups), place=False).changed
+    if scenario.question.fit is not Fit.NODE_AND_RESOURCES or _holds(state, batches):
         return 0
     least = 0
     wanted: dict[str, int] = {}
@@ -243,7 +228,7 @@ def _least(scenario: Scenario) -> int | None:
     usable = _usable(state, batches)
     for name, amount in wanted.items():
         lacking = amount - _left(state, usable, name)
-        offers = [_offer(group.template.allocatable, name) for group in request.groups]
+        offers = [_offer(group.template.allocatable, name) for group in groups]
         if lacking <= 0 or None in offers:
             continue
         largest = max(offer for offer in offers if offer is not None)
@@ -293,42 +278,88 @@ def _offer(allocatable: Sequence[tuple[str, int]], name: str) -> int | None:
     return dict(allocatable).get(name, 0) if allocatable else None
 
 
-@dataclass(slots=True, eq=False)
-class SimulationReport:
-    """The result of Simulate: the simulation, explanations and advice.
-
-    Attributes:
-        min_nodes: when it was asked for.
-        explanations: of the first reasons for pending, in their order.
-        advice: what would make all pods fit, each tried out.
-    """
-
-    found: SimulatedScenario
-    min_nodes: MinimumNodes | None
-    explanations: list[Explanation]
-    advice: list[str]
-
-
-def simulate(scenarios: ScenarioBuilder, request: SimulationRequest) -> SimulationReport:
+def simulate(
+    scenarios: ScenarioBuilder,
+    request: pb.SimulateRequest,
+    decision: DecisionRequest,
+    fit: Fit | None,
+    wrong: list[FieldViolation],
+) -> pb.SimulateResponse:
     """Run a simulation.
 
+    Args:
+        scenarios: builds the scenario.
+        request: what is asked.
+        decision: its cluster, rules, freshness and deadline.
+        fit: how much is asked beside spreading; None: of nodes and their resources.
+        wrong: what was wrong with these.
+
     Raises:
-        As ScenarioBuilder.make; DeadlineExceeded.
+        As ScenarioBuilder.make.
     """
-    scenario = scenarios.make(request)
-    smallest = minimum_nodes(scenario) if request.fewest else None
-    counts = [group.count or 0 for group in request.groups]
+    question = checked(request, decision, fit, wrong)
+    scenario = scenarios.make(question)
+    smallest = minimum_nodes(scenario) if request.find_fewest_nodes else None
+    counts = [group.count or 0 for group in question.groups]
     if smallest is not None:
         counts = [*smallest.counts]
     found = with_nodes(scenario, counts)
-    pending = found.simulation.pending
-    explanations = [
-        _explained(each.cycle, each.batch, scenario) for each in pending if each.cycle is not None
+    explained = [_pending(pending, scenario) for pending in found.pending]
+    advice = "" if question.groups or not found.pending else _more_nodes(scenario, found.pending[0])
+    return pb.SimulateResponse(
+        meta=meta_of(scenario.view, scenario.replica),
+        placed_pod_count=len(found.placements),
+        pending_pod_count=found.waiting,
+        placements=_placements(found, question),
+        pending_pods=explained,
+        spread_changes=spread_changes(found, scenario.evicted),
+        not_modelled=scenario.not_modelled,
+        warnings=scenario.warnings,
+        joined=[
+            detail.JoinedNodes(
+                node_group=group.name, node_count=len(names), node_names=names[:MAX_NAMES]
+            )
+            for group, names in zip(question.groups, found.joined, strict=True)
+        ],
+        evicted_pod_count=found.evicted,
+        fewest_nodes=None if smallest is None else _fewest(smallest),
+        advice=[advice] if advice else (),
+        rescheduled_pod_count=scenario.evicted,
+    )
+
+
+def _placements(
+    found: SimulationResult, question: SimulationQuestion
+) -> list[detail.SimulatedPlacement]:
+    groups = {
+        name: group.name
+        for group, names in zip(question.groups, found.joined, strict=True)
+        for name in names
+    }
+    return [
+        detail.SimulatedPlacement(
+            pod=found.batches[batch].reference(name), node=node, node_group=groups.get(node, "")
+        )
+        for batch, name, node in found.placements
     ]
-    advice: list[str] = []
-    if pending and not request.groups:
-        advice = [text for text in [_more_nodes(scenario, pending[0])] if text]
-    return SimulationReport(found, smallest, explanations, advice)
+
+
+def _fewest(fewest: MinimumNodes) -> detail.FewestNodes:
+    proved = common_pb2.OPTIMALITY_PROVEN if fewest.proved else common_pb2.OPTIMALITY_BEST_FOUND
+    return detail.FewestNodes(
+        all_fit=fewest.all_fit, optimality=proved, simulation_count=fewest.simulations
+    )
+
+
+def _pending(pending: PendingPods, scenario: Scenario) -> detail.PendingPods:
+    cycle, batches = pending.cycle, scenario.batches
+    return detail.PendingPods(
+        pods=[batches[batch].reference(name) for batch, name in pending.pods[:MAX_NAMES]],
+        pod_count=len(pending.pods),
+        verdict=verdict_message(pending.refusal.status),
+        message=pending.refusal.message,
+        explanation=None if cycle is None else _explained(cycle, pending.batch, scenario),
+    )
 
 
 def _explained(cycle: Cycle, number: int, scenario: Scenario) -> Explanation:
@@ -340,7 +371,7 @@ def _explained(cycle: Cycle, number: int, scenario: Scenario) -> Explanation:
         cycle.rules,
         cycle.constraints,
         batch.demand,
-        scenario.request.fit,
+        scenario.question.fit,
         cycle.name,
         cycle.uid,
     )
@@ -356,8 +387,8 @@ def _more_nodes(scenario: Scenario, pending: PendingPods) -> str:
     if like is None:
         return ""
     group = NodeGroup("", like, MOST_LIKE)
-    request = replace(scenario.request, groups=[group])
-    found = minimum_nodes(replace(scenario, request=request), HELPING)
+    question = replace(scenario.question, groups=[group])
+    found = minimum_nodes(replace(scenario, question=question), HELPING)
     if not found.all_fit:
         return ""
     (count,) = found.counts
