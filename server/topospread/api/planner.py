@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.api.decode import consistency_of, fit_of, settings_of, strict
 from topospread.calls.call import Call, Method, Unary
-from topospread.kube.violations import noted
+from topospread.kube.violations import Problems
 from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
 from topospread.service.simulation.simulate import simulate
 from topospread_proto.v1 import planner_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from topospread.errors import FieldViolation
     from topospread.service.ranking import DeletionRanker
     from topospread.service.rebalancing.plan import RebalancePlanner
     from topospread.service.simulation.scenario import ScenarioBuilder
@@ -40,13 +39,13 @@ class PlannerServicer:
 
     def simulate(self, request: pb.SimulateRequest, call: Call) -> pb.SimulateResponse:
         """PlannerService.Simulate."""
-        decision, wrong = _decision(request, call)
-        scenario, fit = request.scenario, None
-        with noted(wrong, "scenario"):
+        wrong, scenario, fit = Problems(), request.scenario, None
+        decision = _decision(request, call, wrong)
+        with wrong.under("scenario"):
             fit = fit_of(scenario.fit)
-        with noted(wrong, "scenario"):
+        with wrong.under("scenario"):
             decision = decision._replace(settings=settings_of(scenario.settings))
-        with noted(wrong, "scenario"):
+        with wrong.under("scenario"):
             decision = decision._replace(validate=strict(scenario.validation))
         response = simulate(self._scenarios, request, decision, fit, wrong)
         if call.span.recording:
@@ -62,7 +61,8 @@ class PlannerServicer:
         self, request: pb.RankDeletionsRequest, call: Call
     ) -> pb.RankDeletionsResponse:
         """PlannerService.RankDeletions."""
-        decision, wrong = _decision(request, call)
+        wrong = Problems()
+        decision = _decision(request, call, wrong)
         response = self._ranker.rank(request, decision, wrong)
         if call.span.recording:
             call.span.set_many(
@@ -78,9 +78,9 @@ class PlannerServicer:
         self, request: pb.PlanRebalanceRequest, call: Call
     ) -> pb.PlanRebalanceResponse:
         """PlannerService.PlanRebalance."""
-        decision, wrong = _decision(request, call)
-        with noted(wrong):
-            decision = decision._replace(settings=settings_of(request.settings))
+        wrong = Problems()
+        decision = _decision(request, call, wrong)
+        decision = decision._replace(settings=wrong.read(settings_of, request.settings))
         response = self._planner.plan(request, decision, wrong)
         if call.span.recording:
             call.span.set_many(
@@ -94,11 +94,13 @@ class PlannerServicer:
 
 
 def _decision(
-    request: pb.SimulateRequest | pb.RankDeletionsRequest | pb.PlanRebalanceRequest, call: Call
-) -> tuple[DecisionRequest, list[FieldViolation]]:
-    """The cluster, the freshness and the deadline of a request, and what is wrong with them."""
-    wrong: list[FieldViolation] = []
-    decision = DecisionRequest(deadline=call.deadline, cluster=request.cluster or DEFAULT_CLUSTER)
-    with noted(wrong):
-        decision = decision._replace(consistency=consistency_of(request.consistency))
-    return decision, wrong
+    request: pb.SimulateRequest | pb.RankDeletionsRequest | pb.PlanRebalanceRequest,
+    call: Call,
+    wrong: Problems,
+) -> DecisionRequest:
+    """The cluster, the freshness and the deadline of a request."""
+    return DecisionRequest(
+        deadline=call.deadline,
+        cluster=request.cluster or DEFAULT_CLUSTER,
+        consistency=wrong.read(consistency_of, request.consistency),
+    )

@@ -18,7 +18,7 @@ from topospread.codec.stored_pods import (
     owner_key_of,
     pod_of,
 )
-from topospread.errors import CorruptValue, FieldViolation, InvalidRequest
+from topospread.errors import CorruptValue, FieldViolation
 from topospread.index.nodes import NodeTable
 from topospread.kube.label_syntax import label_key_errors
 from topospread.kube.objects import DEFAULT_NAMESPACE
@@ -26,9 +26,9 @@ from topospread.kube.selectors import EVERYTHING
 from topospread.kube.violations import (
     DUPLICATE,
     NOT_SUPPORTED,
+    Problems,
     duplicate,
     invalid,
-    noted,
     required,
 )
 from topospread.service.decisions.extension_points import all_constraints
@@ -127,7 +127,7 @@ class DeletionRanker:
         self,
         request: pb.RankDeletionsRequest,
         decision: DecisionRequest,
-        wrong: list[FieldViolation],
+        wrong: Problems,
     ) -> pb.RankDeletionsResponse:
         """Order the pods.
 
@@ -287,7 +287,7 @@ class DeletionRanker:
         return all_constraints(pod_constraints(template, rules, None))
 
 
-def _checked(request: pb.RankDeletionsRequest, wrong: list[FieldViolation]) -> Selector:
+def _checked(request: pb.RankDeletionsRequest, wrong: Problems) -> Selector:
     """Check a request; returns the selector of the pods.
 
     Raises:
@@ -295,65 +295,63 @@ def _checked(request: pb.RankDeletionsRequest, wrong: list[FieldViolation]) -> S
     """
     selector = EVERYTHING
     if request.HasField("label_selector"):
-        with noted(wrong):
-            selector = selector_of(request.label_selector, "labelSelector")
+        selector = wrong.read(selector_of, request.label_selector, "labelSelector")
     elif not request.pods:
-        wrong.append(required("labelSelector", "select pods of the state, or give pods"))
+        wrong.add(required("labelSelector", "select pods of the state, or give pods"))
     if request.strategy not in _STRATEGIES:
         known = ", ".join(deletion_order_pb2.RankStrategy.keys())
         text = f"must be one of {known}"
-        wrong.append(FieldViolation("strategy", text, NOT_SUPPORTED, request.strategy))
+        wrong.add(FieldViolation("strategy", text, NOT_SUPPORTED, request.strategy))
     _check_constraints(request.constraints, wrong)
     if request.delete_count < 0:
-        wrong.append(invalid("deleteCount", request.delete_count, "must not be negative"))
+        wrong.add(invalid("deleteCount", request.delete_count, "must not be negative"))
     _check_names("pods", request.pods, wrong)
     _check_names("nodes", request.nodes, wrong)
     now = request.evaluation_time
     if not 0 <= now.seconds < YEAR_10000 or not 0 <= now.nanos < SECOND:
         given = f"{now.seconds}s {now.nanos}ns"
-        wrong.append(invalid("evaluationTime", given, "must be between the years 1970 and 9999"))
-    if wrong:
-        raise InvalidRequest.of(wrong)
+        wrong.add(invalid("evaluationTime", given, "must be between the years 1970 and 9999"))
+    wrong.raise_all()
     return selector
 
 
 def _check_constraints(
-    constraints: Sequence[deletion_order_pb2.RankConstraint], wrong: list[FieldViolation]
+    constraints: Sequence[deletion_order_pb2.RankConstraint], wrong: Problems
 ) -> None:
     if len(constraints) > MAX_CONSTRAINTS:
-        wrong.append(FieldViolation("constraints", f"must have at most {MAX_CONSTRAINTS} items"))
+        wrong.add(FieldViolation("constraints", f"must have at most {MAX_CONSTRAINTS} items"))
     seen: set[tuple[str, frozenset[str], int | None]] = set()
     for position, each in enumerate(constraints):
         path = f"constraints[{position}]"
         key = each.topology_key
         if not key:
-            wrong.append(required(f"{path}.topologyKey", "can not be empty"))
+            wrong.add(required(f"{path}.topologyKey", "can not be empty"))
         elif errors := label_key_errors(key):
-            wrong.append(invalid(f"{path}.topologyKey", key, "; ".join(errors)))
+            wrong.add(invalid(f"{path}.topologyKey", key, "; ".join(errors)))
         max_skew = each.max_skew if each.HasField("max_skew") else None
         if max_skew is not None and max_skew < 1:
-            wrong.append(invalid(f"{path}.maxSkew", max_skew, "must be greater than zero"))
+            wrong.add(invalid(f"{path}.maxSkew", max_skew, "must be greater than zero"))
         same = key, frozenset(each.limited_values), max_skew
         if same in seen:
             values = ",".join(each.limited_values)
             shown = f"{key}={values}" if values else key
-            wrong.append(FieldViolation(path, f"{shown} is named already", DUPLICATE, shown))
+            wrong.add(FieldViolation(path, f"{shown} is named already", DUPLICATE, shown))
         seen.add(same)
 
 
 def _check_names(
     path: str,
     objects: Iterable[kubernetes_pb2.Pod | kubernetes_pb2.Node],
-    wrong: list[FieldViolation],
+    wrong: Problems,
 ) -> None:
     seen: set[tuple[str, str]] = set()
     for position, each in enumerate(objects):
         here, meta = f"{path}[{position}].metadata.name", each.metadata
         name = (meta.namespace, meta.name)
         if not meta.name:
-            wrong.append(required(here, "name is required"))
+            wrong.add(required(here, "name is required"))
         elif name in seen:
-            wrong.append(duplicate(here, "/".join(part for part in name if part)))
+            wrong.add(duplicate(here, "/".join(part for part in name if part)))
         seen.add(name)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.counting import Counting
 from tests.service.world import CLUSTER, PATIENCE, ZONE, World, node, running, world
 from topospread.codec.stored import object_from_stored
+from topospread.kube.violations import Problems
 from topospread.replica.replicas import seconds_from_now
 from topospread.service.decisions.request import DecisionRequest
 from topospread.service.ranking import DeletionRanker
@@ -58,7 +59,7 @@ def ranked(made: World, store: Any = None, **fields: Any) -> RankDeletionsRespon
         **fields,
     )
     ranker = DeletionRanker(store or made.store, made.process.replicas, made.process.rules)
-    return ranker.rank(request, DecisionRequest(seconds_from_now(PATIENCE), CLUSTER), [])
+    return ranker.rank(request, DecisionRequest(seconds_from_now(PATIENCE), CLUSTER), Problems())
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])

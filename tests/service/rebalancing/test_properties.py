@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.service.rebalancing.cases import cluster_of
 from tests.service.rebalancing.judging import above, fewest_moves, may_go, moved
 from tests.service.world import world
+from topospread.kube.violations import Problems
 from topospread.service.rebalancing.plan import RebalancePlanner
 from topospread_proto.v1.common_pb2 import OPTIMALITY_PROVEN
 from topospread_proto.v1.planner_service_pb2 import PlanRebalanceRequest
@@ -77,7 +78,7 @@ def test_plan_is_minimal_and_constraints_hold_after_it(cluster):
     with world() as made:
         made.apply(*cluster["nodes"], *cluster["pods"])
         planner = RebalancePlanner(made.store, made.engine)
-        plan = planner.plan(PlanRebalanceRequest(), made.ask(), [])
+        plan = planner.plan(PlanRebalanceRequest(), made.ask(), Problems())
     assert (plan.violated_constraint_count > 0) == bool(above(cluster))
     least = fewest_moves(cluster, MOST)
     planned = all(group.outcome == REBALANCE_OUTCOME_PLANNED for group in plan.groups)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.counting import Counting
 from tests.service.world import World, constraint, running
+from topospread.kube.violations import Problems
 from topospread.service.rebalancing.plan import RebalancePlanner
 from topospread_proto.v1.planner_service_pb2 import PlanRebalanceRequest, PlanRebalanceResponse
 from topospread_proto.v1.rebalance_pb2 import EvictionFilters
@@ -28,7 +29,7 @@ def spread(app: str, *nodes: str) -> list[Json]:
 
 def plan(made: World, store: Any) -> PlanRebalanceResponse:
     request = PlanRebalanceRequest(filters=EvictionFilters(evict_bare_pods=True))
-    return RebalancePlanner(store, made.engine).plan(request, made.ask(), [])
+    return RebalancePlanner(store, made.engine).plan(request, made.ask(), Problems())
 
 
 def counts(found: PlanRebalanceResponse) -> tuple[int, int, int]:

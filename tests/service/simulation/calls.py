@@ -9,6 +9,7 @@ from tests.service.world import CLUSTER
 from topospread.api.planner import PlannerServicer
 from topospread.calls.call import NO_SPAN
 from topospread.errors import InvalidRequest
+from topospread.kube.violations import Problems
 from topospread.service.ranking import DeletionRanker
 from topospread.service.rebalancing.plan import RebalancePlanner
 from topospread.service.simulation.request import checked
@@ -51,7 +52,7 @@ def answered(world: World, request: SimulateRequest, seconds: float = 30.0) -> S
 def scenario_of(world: World, **arguments: Any) -> Scenario | None:
     """The checked question; None when no pod could go to one of its templates."""
     try:
-        question = checked(request_of(**arguments), world.ask(), None, [])
+        question = checked(request_of(**arguments), world.ask(), None, Problems())
         return ScenarioBuilder(world.engine, world.store).make(question)
     except InvalidRequest as refused:
         if "no pod could go to these nodes" not in str(refused):

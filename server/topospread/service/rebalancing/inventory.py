@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.checkpoints import CooperativeYield, checkpoint
@@ -14,16 +14,16 @@ from topospread.codec.stored_pods import bound_pod
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.kube.objects import TERMINAL_PHASES
 from topospread.kube.selectors import EVERYTHING
-from topospread.kube.violations import invalid, noted
+from topospread.kube.violations import invalid
 from topospread.service.state.members import read_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from topospread.errors import FieldViolation
     from topospread.index.pod_classes import PodClass
     from topospread.index.snapshot import Snapshot
     from topospread.kube.selectors import Selector
+    from topospread.kube.violations import Problems
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine
@@ -61,44 +61,39 @@ class RebalanceQuestion:
 
     message: pb.PlanRebalanceRequest
     decision: DecisionRequest
-    selector: Selector = EVERYTHING
-    protected: Selector | None = None
-    threshold: int = SYSTEM_CRITICAL
-    search: float = DEFAULT_SEARCH
+    selector: Selector
+    protected: Selector | None
+    threshold: int
+    search: float
 
 
 def checked(
-    request: pb.PlanRebalanceRequest, decision: DecisionRequest, wrong: list[FieldViolation]
+    request: pb.PlanRebalanceRequest, decision: DecisionRequest, wrong: Problems
 ) -> RebalanceQuestion:
     """Check a request, of whose decision something may be wrong already.
 
     Raises:
         InvalidRequest: with all that is wrong.
     """
-    question, filters = RebalanceQuestion(request, decision), request.filters
+    selector, protected, filters = EVERYTHING, None, request.filters
     if request.HasField("label_selector"):
-        with noted(wrong):
-            selector = selector_of(request.label_selector, "labelSelector")
-            question = replace(question, selector=selector)
+        selector = wrong.read(selector_of, request.label_selector, "labelSelector")
     if filters.HasField("protect_selector"):
-        with noted(wrong):
-            selector = selector_of(filters.protect_selector, "filters.protectSelector")
-            question = replace(question, protected=selector)
+        path = "filters.protectSelector"
+        protected = wrong.read(selector_of, filters.protect_selector, path)
+    threshold, search = SYSTEM_CRITICAL, DEFAULT_SEARCH
     if filters.HasField("priority_threshold"):
-        question = replace(question, threshold=filters.priority_threshold)
+        threshold = filters.priority_threshold
     if request.HasField("search_timeout"):
         search = request.search_timeout.seconds + request.search_timeout.nanos / 1e9
-        question = replace(question, search=search)
         if not 0 < search <= MAX_SEARCH:
             text = f"must be above 0 and at most {MAX_SEARCH:g}s"
-            wrong.append(invalid("searchTimeout", f"{search:g}s", text))
+            wrong.add(invalid("searchTimeout", f"{search:g}s", text))
     for limit, most in request.eviction_limits.ListFields():
         if most < 0:
-            path = f"evictionLimits.{limit.json_name}"
-            wrong.append(invalid(path, most, "must not be negative"))
-    if wrong:
-        raise InvalidRequest.of(wrong)
-    return question
+            wrong.add(invalid(f"evictionLimits.{limit.json_name}", most, "must not be negative"))
+    wrong.raise_all()
+    return RebalanceQuestion(request, decision, selector, protected, threshold, search)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ from topospread_proto.v1 import rebalance_pb2 as detail
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from topospread.errors import FieldViolation
     from topospread.index.snapshot import Snapshot
+    from topospread.kube.violations import Problems
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine
@@ -113,7 +113,7 @@ class RebalancePlanner:
         self,
         request: pb.PlanRebalanceRequest,
         decision: DecisionRequest,
-        wrong: list[FieldViolation],
+        wrong: Problems,
     ) -> pb.PlanRebalanceResponse:
         """Find the fewest evictions.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from topospread.checkpoints import checkpoint
 from topospread.codec.demands import amounts
 from topospread.codec.pods import checked_reference, node_from_proto, pod_from_source
-from topospread.errors import FieldViolation, InvalidRequest
+from topospread.errors import FieldViolation
 from topospread.kube.objects import (
     DEFAULT_NAMESPACE,
     DO_NOT_SCHEDULE,
@@ -18,7 +18,7 @@ from topospread.kube.objects import (
     SCHEDULE_ANYWAY,
     Node,
 )
-from topospread.kube.violations import forbidden, invalid, not_supported, noted, required
+from topospread.kube.violations import forbidden, invalid, not_supported, required
 from topospread.service.decisions.node_fit import Fit
 from topospread.service.decisions.request import PodRef
 from topospread_proto.v1 import common_pb2
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from topospread.kube.objects import Pod, SpreadConstraint
+    from topospread.kube.violations import Problems
     from topospread.service.decisions.request import DecisionRequest
     from topospread_proto.v1 import planner_service_pb2 as pb
 
@@ -94,7 +95,7 @@ def checked(
     request: pb.SimulateRequest,
     decision: DecisionRequest,
     fit: Fit | None,
-    wrong: list[FieldViolation],
+    wrong: Problems,
 ) -> SimulationQuestion:
     """Check a request, of whose decision and fit something may be wrong already.
 
@@ -110,37 +111,34 @@ def checked(
     for number, drained in enumerate(changes.drain_nodes):
         if drained.mode not in detail.DrainMode.values():
             path = f"{CHANGES}.drainNodes[{number}].mode"
-            wrong.append(not_supported(path, str(drained.mode), detail.DrainMode.keys()))
+            wrong.add(not_supported(path, str(drained.mode), detail.DrainMode.keys()))
     added: list[GivenPod] = []
     for number, move in enumerate(changes.add_pods):
         checkpoint()
-        try:
+        with wrong.under():  # there may be many: their errors are not kept
             added.append(_given(move.pod, f"{CHANGES}.addPods[{number}].pod"))
-        except InvalidRequest as refused:  # there may be many: `noted` takes longer than the rest
-            wrong += refused.violations
     removed: list[PodRef] = []
     for number, reference in enumerate(changes.delete_pods):
-        with noted(wrong):
+        checkpoint()
+        with wrong.under():
             removed.append(_reference(reference, f"{CHANGES}.deletePods[{number}]"))
     for number, change in enumerate(changes.constraint_changes):
         _check_change(change, f"{CHANGES}.constraintChanges[{number}]", wrong)
-    if wrong:
-        raise InvalidRequest.of(wrong)
+    wrong.raise_all()
     fit = fit or Fit.NODE_AND_RESOURCES
     return SimulationQuestion(request, decision, fit, pods, groups, added, removed)
 
 
-def _pods(asked: Iterable[detail.PodsToPlace], wrong: list[FieldViolation]) -> list[GivenPod]:
+def _pods(asked: Iterable[detail.PodsToPlace], wrong: Problems) -> list[GivenPod]:
     pods: list[GivenPod] = []
     for number, given in enumerate(asked):
         path = f"pods[{number}]"
-        with noted(wrong):
-            pods.append(_given(given.pod, f"{path}.pod"))
+        pods.append(wrong.read(_given, given.pod, f"{path}.pod"))
         if given.replicas < 0:
-            wrong.append(invalid(f"{path}.replicas", given.replicas, "must not be negative"))
+            wrong.add(invalid(f"{path}.replicas", given.replicas, "must not be negative"))
         if given.HasField("replicas") and given.pod.HasField("ref"):
             text = "a pod of the state is only one"
-            wrong.append(invalid(f"{path}.replicas", given.replicas, text))
+            wrong.add(invalid(f"{path}.replicas", given.replicas, text))
     return pods
 
 
@@ -162,40 +160,40 @@ def _group(
     path: str,
     number: int,
     request: pb.SimulateRequest,
-    wrong: list[FieldViolation],
+    wrong: Problems,
 ) -> NodeGroup:
     if not group.HasField("template"):
-        wrong.append(required(f"{path}.template", "say what the nodes are like"))
-    with noted(wrong):
-        amounts(group.template.status.allocatable, f"{path}.template.status.allocatable")
+        wrong.add(required(f"{path}.template", "say what the nodes are like"))
+    here = f"{path}.template.status.allocatable"
+    wrong.read(amounts, group.template.status.allocatable, here)
     count = group.node_count if group.HasField("node_count") else None
     if count is None and not request.find_fewest_nodes:
-        wrong.append(required(f"{path}.nodeCount", "say how many nodes join"))
+        wrong.add(required(f"{path}.nodeCount", "say how many nodes join"))
     if count is not None and count < 0:
-        wrong.append(invalid(f"{path}.nodeCount", count, "must not be negative"))
+        wrong.add(invalid(f"{path}.nodeCount", count, "must not be negative"))
     template = node_from_proto(group.template)
     variants = [dict(variant.labels) for variant in group.variants]
     return NodeGroup(group.name or template.name or f"group-{number}", template, count, variants)
 
 
-def _check_change(change: detail.ConstraintChange, path: str, wrong: list[FieldViolation]) -> None:
+def _check_change(change: detail.ConstraintChange, path: str, wrong: Problems) -> None:
     match = change.match
     if not match.topology_key:
-        wrong.append(required(f"{path}.match.topologyKey", ""))
+        wrong.add(required(f"{path}.match.topologyKey", ""))
     if match.when_unsatisfiable not in ("", *_ACTIONS):
         here = f"{path}.match.whenUnsatisfiable"
-        wrong.append(not_supported(here, match.when_unsatisfiable, _ACTIONS))
+        wrong.add(not_supported(here, match.when_unsatisfiable, _ACTIONS))
     values = {field.json_name: value for field, value in change.set.ListFields()}
     for field in ("maxSkew", "minDomains"):
         if values.get(field, 1) < 1:
             text = "must be greater than zero"
-            wrong.append(invalid(f"{path}.set.{field}", values[field], text))
+            wrong.add(invalid(f"{path}.set.{field}", values[field], text))
     if "minDomains" in values and change.clear_min_domains:
         text = "may not be set with set.minDomains"
-        wrong.append(forbidden(f"{path}.clearMinDomains", text))
+        wrong.add(forbidden(f"{path}.clearMinDomains", text))
     for field, known in _WORDS.items():
         if field in values and values[field] not in known:
-            wrong.append(not_supported(f"{path}.set.{field}", values[field], known))
+            wrong.add(not_supported(f"{path}.set.{field}", values[field], known))
 
 
 def changed_constraints(

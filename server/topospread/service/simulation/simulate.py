@@ -23,10 +23,10 @@ from topospread_proto.v1 import scenario_pb2 as detail
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from topospread.errors import FieldViolation
     from topospread.index.snapshot import Snapshot
     from topospread.kube.demands import Demand
     from topospread.kube.objects import Node
+    from topospread.kube.violations import Problems
     from topospread.service.decisions.cycle import Cycle
     from topospread.service.decisions.request import DecisionRequest
     from topospread.service.simulation.request import SimulationQuestion
@@ -283,7 +283,7 @@ def simulate(
     request: pb.SimulateRequest,
     decision: DecisionRequest,
     fit: Fit | None,
-    wrong: list[FieldViolation],
+    wrong: Problems,
 ) -> pb.SimulateResponse:
     """Run a simulation.
 
