@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bench.options import BenchOptions
     from bench.requests import RequestTemplate
     from topospread.store.model import Key, Kind
-    from topospread.telemetry.tracing import CallSpan
+    from topospread.telemetry.spans import CallSpan
 
 
 _LOAD_SECONDS = 600.0

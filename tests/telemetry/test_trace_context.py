@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from opentelemetry.trace import get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from topospread.telemetry.tracing import Parent, format_traceparent, parse_traceparent
+from topospread.telemetry.spans import format_traceparent
+from topospread.telemetry.tracing import Parent, parse_traceparent
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = "00f067aa0ba902b7"

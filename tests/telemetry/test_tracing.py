@@ -11,7 +11,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from tests.telemetry.otlp import plain, trace_receiver
 from topospread.errors import ConfigError, StoreUnavailable
 from topospread.telemetry.export import tracing_from_environment
-from topospread.telemetry.tracing import Sampling, Tracing, current_call, sampling_from_environment
+from topospread.telemetry.spans import current_call
+from topospread.telemetry.tracing import Sampling, Tracing, sampling_from_environment
 
 METHOD = "/topospread.v1.DecisionService/EvaluatePod"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from topospread.service.explaining.explain import ExplainResult
     from topospread.telemetry.meters import Result
     from topospread.telemetry.metrics import Metrics
-    from topospread.telemetry.tracing import CallSpan
+    from topospread.telemetry.spans import CallSpan
 
 SERVICE: Final = "topospread.v1.DecisionService"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from topospread.kube.objects import Node
     from topospread.service.decisions.engine import Engine
     from topospread.service.simulation.scale_up import OptionChoice
-    from topospread.telemetry.tracing import CallSpan
+    from topospread.telemetry.spans import CallSpan
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from topospread.checkpoints import Computation
 from topospread.codec.parsing import SMALL, check_repeats
 from topospread.errors import CallerGone, DeadlineExceeded, InvalidRequest, code_of
 from topospread.service.decisions.request import DEFAULT_CLUSTER
-from topospread.telemetry.tracing import CallSpan
+from topospread.telemetry.spans import CallSpan
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from topospread.checkpoints import Turn
     from topospread.errors import TopospreadError
     from topospread.telemetry.meters import CallMeter, Histogram
-    from topospread.telemetry.tracing import Attribute
+    from topospread.telemetry.spans import Attribute
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 

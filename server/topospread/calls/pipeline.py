@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from topospread.calls.call import Response
     from topospread.calls.sizes import MessageLimits
     from topospread.telemetry.metrics import Metrics
-    from topospread.telemetry.tracing import CallSpan, Tracing
+    from topospread.telemetry.spans import CallSpan
+    from topospread.telemetry.tracing import Tracing
 
 LOG: Final = logging.getLogger(__name__)
 

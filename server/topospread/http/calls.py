@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from topospread.calls.pipeline import Pipeline
     from topospread.calls.sizes import SizeLimit
     from topospread.checkpoints import Turn
-    from topospread.telemetry.tracing import CallSpan
+    from topospread.telemetry.spans import CallSpan
 
 _OK: Final = 200
 _NOT_POST: Final = 405

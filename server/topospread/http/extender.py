@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from topospread.service.placement.requests import PlacementRequest
     from topospread.service.state.write import Traced
     from topospread.telemetry.metrics import Metrics, Placed
-    from topospread.telemetry.tracing import Attribute, CallSpan
+    from topospread.telemetry.spans import Attribute, CallSpan
 
 
 LOG: Final = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from topospread.calls.pipeline import Pipeline
     from topospread.calls.sizes import SizeLimit
     from topospread.errors import TopospreadError
-    from topospread.telemetry.tracing import CallSpan
+    from topospread.telemetry.spans import CallSpan
 
 
 class ThreadContext:

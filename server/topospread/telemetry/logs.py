@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TextIO
 
 from typing_extensions import override
 
-from topospread.telemetry.tracing import current_call
+from topospread.telemetry.spans import current_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

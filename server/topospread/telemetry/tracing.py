@@ -17,35 +17,23 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from random import getrandbits
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from opentelemetry.trace import SpanKind, Status, StatusCode, get_current_span, set_span_in_context
+from opentelemetry.trace import SpanKind, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from topospread.errors import ConfigError
+from topospread.telemetry.spans import CURRENT, CallSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import TracebackType
+    from collections.abc import Mapping, Sequence
 
     from opentelemetry.context import Context
-    from opentelemetry.trace import Span, Tracer
+    from opentelemetry.trace import Tracer
 
-
-Attribute = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]
-
-# Statuses that are the server's fault, after OpenTelemetry's conventions for server spans: UNKNOWN,
-# DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS.
-_SERVER_FAULTS: Final = frozenset({2, 4, 12, 13, 14, 15})
-_HTTP_SERVER_FAULT: Final = 500
-
-_current: ContextVar[CallSpan | None] = ContextVar("topospread_call", default=None)
 _propagator = TraceContextTextMapPropagator()
 
 SAMPLED: Final = 0x01
@@ -55,8 +43,6 @@ RANDOM: Final = 0x02
 _usual = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})").fullmatch
 
 DEFAULT_RATIO: Final = 0.01
-
-_NO_CHILD: Final = nullcontext(None)
 
 
 class Parent(NamedTuple):
@@ -84,12 +70,6 @@ def _parse_unusual(traceparent: str) -> Parent | None:
     context = _propagator.extract({"traceparent": traceparent})
     span = get_current_span(context).get_span_context()
     return Parent(span.trace_id, span.span_id, int(span.trace_flags)) if span.is_valid else None
-
-
-def format_traceparent(trace_id: int, span_id: int, flags: int) -> str:
-    """The header for a span."""
-    # Twice as fast as the format specification 032x.
-    return f"00-{trace_id.to_bytes(16).hex()}-{span_id.to_bytes(8).hex()}-{flags:02x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,146 +117,6 @@ def sampling_from_environment(environ: Mapping[str, str]) -> Sampling:
     if not 0.0 <= ratio <= 1.0:
         raise ConfigError(f"OTEL_TRACES_SAMPLER_ARG: {argument!r} is not a number from 0 to 1")
     return Sampling.ratio(ratio, parent_based=parent_based)
-
-
-def current_call() -> CallSpan | None:
-    """The call that this thread works for, if any: for logs and for decorators around the store."""
-    return _current.get()
-
-
-class ChildSpan:
-    """A step of a call with a span of its own, such as a write to the store; a context manager.
-
-    An exception that leaves the block marks the span as failed with the exception's type; its text
-    may hold what a driver says and stays out of traces.
-    """
-
-    __slots__ = ("_span",)
-
-    def __init__(self, span: Span) -> None:
-        self._span = span
-
-    def set(self, key: str, value: Attribute) -> None:
-        """Set an attribute."""
-        self._span.set_attribute(key, value)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is not None:
-            self._span.set_attribute("error.type", kind.__name__)
-            self._span.set_status(Status(StatusCode.ERROR))
-        self._span.end()
-
-
-class CallSpan:
-    """The server span of one call; all but its ids is without effect unless ``recording``.
-
-    Attributes:
-        recording: whether attributes are kept and exported. Ask it before computing costly ones.
-    """
-
-    __slots__ = (
-        "_attributes",
-        "_flags",
-        "_span",
-        "_span_id",
-        "_trace_id",
-        "_traceparent",
-        "_tracer",
-        "recording",
-    )
-
-    def __init__(
-        self, trace_id: int, span_id: int, flags: int, recorded: tuple[Tracer, Span] | None = None
-    ) -> None:
-        self._trace_id = trace_id
-        self._span_id = span_id
-        self._flags = flags
-        self._traceparent = ""
-        self.recording = recorded is not None
-        if recorded is not None:
-            self._tracer, self._span = recorded
-            self._attributes: dict[str, Attribute] = {}
-
-    @property
-    def trace_id(self) -> str:
-        """32 hexadecimal digits."""
-        return f"{self._trace_id:032x}"
-
-    @property
-    def span_id(self) -> str:
-        """16 hexadecimal digits."""
-        return f"{self._span_id:016x}"
-
-    @property
-    def traceparent(self) -> str:
-        """The W3C header that continues this trace; goes back to the caller, too."""
-        if not self._traceparent:
-            self._traceparent = format_traceparent(self._trace_id, self._span_id, self._flags)
-        return self._traceparent
-
-    def set(self, key: str, value: Attribute) -> None:
-        """Set an attribute."""
-        if self.recording:
-            self._attributes[key] = value
-
-    def set_many(self, attributes: Mapping[str, Attribute]) -> None:
-        """Set several attributes."""
-        if self.recording:
-            self._attributes.update(attributes)
-
-    def stage(self, name: str, seconds: float) -> None:
-        """Note how long a stage took: attribute ``topospread.stage.NAME_us``, microseconds."""
-        if self.recording:
-            self._attributes[f"topospread.stage.{name}_us"] = round(seconds * 1e6, 1)
-
-    def child(
-        self, name: str, attributes: Mapping[str, Attribute] | None = None
-    ) -> AbstractContextManager[ChildSpan | None]:
-        """A client span below this one for a ``with`` block, which gets None when not recording."""
-        if not self.recording:
-            return _NO_CHILD
-        below = set_span_in_context(self._span)
-        return ChildSpan(self._tracer.start_span(name, below, SpanKind.CLIENT, attributes))
-
-    def end(self, grpc_code: int, error: BaseException | None = None) -> None:
-        """Close the span, exactly once, on the thread that started it.
-
-        Args:
-            grpc_code: number of the status the call ends with.
-            error: why, when it is not OK.
-        """
-        self._close("rpc.grpc.status_code", grpc_code, grpc_code in _SERVER_FAULTS, error)
-
-    def end_http(self, status: int, error: BaseException | None = None) -> None:
-        """The same for a call over HTTP.
-
-        Args:
-            status: of the answer.
-            error: why, when there is none.
-        """
-        self._close("http.response.status_code", status, status >= _HTTP_SERVER_FAULT, error)
-
-    def _close(self, key: str, code: int, fault: bool, error: BaseException | None) -> None:
-        if _current.get() is self:
-            _current.set(None)
-        if not self.recording:
-            return
-        self.recording = False
-        self._attributes[key] = code
-        if error is not None:
-            self._attributes["error.type"] = type(error).__name__
-        self._span.set_attributes(self._attributes)
-        if fault:
-            self._span.set_status(Status(StatusCode.ERROR))
-        self._span.end()
 
 
 class RootIds(Protocol):
@@ -353,7 +193,7 @@ class Tracing:
             call = self._recorded(self._recorder, method, trace_id, context, arrived)
         else:
             call = CallSpan(trace_id, getrandbits(64) or 1, flags)
-        _current.set(call)
+        CURRENT.set(call)
         return call
 
     def _recorded(
