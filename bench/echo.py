@@ -16,7 +16,6 @@ import grpc
 from typing_extensions import override
 
 from bench.processes import started
-from topospread.api.decision import SERVICE
 from topospread.app import factories
 from topospread.app.server import Server
 from topospread.app.stop_event import StopEvent
@@ -38,6 +37,9 @@ GRPCIO: Final = "grpcio"
 
 COMPLETION_QUEUE: Final = "completion-queue"
 """Calls come as decisions do."""
+
+
+SERVICE: Final = "topospread.v1.DecisionService"
 
 
 def echo_server(store: str, way: str) -> AbstractContextManager[Running]:
@@ -94,7 +96,7 @@ class EchoServer(Server):
         kind = _GrpcioServer if self.way == GRPCIO else GrpcServer
         return kind(
             _BarePipeline(self._parts),
-            {SERVICE: {"EvaluatePod": Unary(pb.EvaluatePodRequest, _nothing)}},
+            {f"{SERVICE}/EvaluatePod": Unary(pb.EvaluatePodRequest, _nothing)},
             self.pools,
             factories.grpc_options(self.settings),
         )

@@ -209,6 +209,9 @@ if TYPE_CHECKING:
         SimulateResponse as SimulateResponse,
         SpreadChange as SpreadChange,
     )
+    from topospread_client._status import (
+        error_from_status as error_from_status,
+    )
     from topospread_client._unknown_fields import (
         KUBERNETES_VERSION as KUBERNETES_VERSION,
         unknown_fields as unknown_fields,
@@ -286,6 +289,7 @@ _HOMES: Final = {
             DomainChange FewestNodes JoinedNodes PendingPods SimulateResponse SimulatedPlacement
             SpreadChange
         """,
+        "_status": "error_from_status",
         "_unknown_fields": "KUBERNETES_VERSION unknown_fields",
         "_writing": """
             ApplyObjectsResponse DeleteObjectsResponse ObjectResult ReplaceObjectsResponse

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import topospread_client
 from topospread_client import _answers as answers
-from topospread_client._status import error_in_answer
+from topospread_client._status import error_from_status
 from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def batch(
 
     def result(message: decisions.BatchEvaluatePodsResult) -> Any:
         if message.WhichOneof("result") == "error":
-            return error_in_answer(message.error)
+            return error_from_status(message.error)
         return evaluated(message.response, reply.traceparent, meta=meta)
 
     results = tuple(map(result, reply.message.results))

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 
 from topospread_client import _errors as errors
+from topospread_client._arguments import checked
 from topospread_client._enums import ErrorReason
 from topospread_client._tracing import Metadata, traceparent_in
 
@@ -120,8 +121,13 @@ def stream_ended() -> errors.Unavailable:
     return error
 
 
-def error_in_answer(status: status_pb2.Status) -> errors.TopospreadClientError:
-    """Error in a response about a part of it, for example one pod of a batch."""
+def error_from_status(status: status_pb2.Status) -> errors.TopospreadClientError:
+    """Error that a status stands for, for example that of one pod of a batch.
+
+    Args:
+        status: as an answer has it (`google.rpc.Status`).
+    """
+    checked(status_pb2.Status, status, "status")
     error = _error(_CODES.get(status.code, grpc.StatusCode.UNKNOWN), status.message, status)
     if isinstance(error, errors.Unavailable):
         error.reached = True

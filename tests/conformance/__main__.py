@@ -36,7 +36,12 @@ from tests.conformance.temporary import temporary_cluster, temporary_server
 from topospread.cli import output
 from topospread.cli.errors import DONE, BadInput
 from topospread.cli.main import CONTEXT_SETTINGS, prepare_process, run
-from topospread.cli.options import ClientOptions, pass_given_options, server_options
+from topospread.cli.options import (
+    ClientOptions,
+    naming_address,
+    pass_given_options,
+    server_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -96,7 +101,7 @@ def command(
         with (
             _terminable(),
             _server(options, store) as connection,
-            options.naming_address(connection),
+            naming_address(connection.address),
             output.progress("asking") as progress,
         ):
             for result in _run(cases, connection, jobs, options.timeout):

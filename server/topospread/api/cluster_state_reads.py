@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from topospread.service.state.read import FollowedCluster, StateReader
 
 
-SERVICE: Final = "topospread.v1.ClusterStateService"
-
 _BOOKMARK: Final = pb.WatchEvent(type=pb.WATCH_EVENT_TYPE_BOOKMARK)
 
 

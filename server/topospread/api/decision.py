@@ -7,7 +7,7 @@ too.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -43,10 +43,7 @@ if TYPE_CHECKING:
     from topospread.service.decisions.request import DecisionRequest, PodRef
     from topospread.service.explaining.explain import ExplainResult
     from topospread.telemetry.meters import Result
-    from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.spans import CallSpan
-
-SERVICE: Final = "topospread.v1.DecisionService"
 
 
 class DecisionServicer:
@@ -171,12 +168,30 @@ def _pod_or_error(pod: frames.PodSourceFrame, path: str) -> bytes | PodRef | Inv
 _SUCCESS: Final = Code.SUCCESS.label
 
 
+class PointCounter(Protocol):
+    """Counts the runs of one extension point under one profile."""
+
+    def observe(self, status: str, seconds: float) -> None:
+        """A run took so long and ended with the framework's status."""
+
+
+class DecisionCounters(Protocol):
+    """Where decisions are counted; :class:`~topospread.telemetry.metrics.Metrics` is one."""
+
+    def extension_point(self, point: str, profile: str) -> PointCounter:
+        """The counter of an extension point (upstream's name) under a profile."""
+        ...
+
+    def attempt(self, result: Result, profile: str) -> None:
+        """A pod was judged as a whole."""
+
+
 class _ProfileMeters:
     """The extension points' meters of one profile."""
 
     __slots__ = ("filter", "pre_filter", "pre_score", "score")
 
-    def __init__(self, metrics: Metrics, profile: str) -> None:
+    def __init__(self, metrics: DecisionCounters, profile: str) -> None:
         self.pre_filter = metrics.extension_point("PreFilter", profile)
         self.filter = metrics.extension_point("Filter", profile)
         self.pre_score = metrics.extension_point("PreScore", profile)
@@ -186,7 +201,7 @@ class _ProfileMeters:
 class DecisionMetrics:
     """Records decisions in metrics and spans."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: DecisionCounters) -> None:
         self._metrics = metrics
         self._by_profile: dict[str, _ProfileMeters] = {}
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from topospread.service.state.leases import Leases
     from topospread.store.model import Lease
 
-SERVICE: Final = "topospread.v1.LeaseService"
-
 _NO_STATE: Final = common_pb2.ResponseMeta()
 """Leases are not part of the state that revisions count."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from topospread.api.decode import (
     candidates_of,
@@ -48,16 +48,15 @@ from topospread_proto.v1 import placement_service_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from topospread.replica.replicas import Replicas
     from topospread.service.decisions.request import NodeSelection, PodRef
     from topospread.service.placement.coordinator import PlacementCoordinator
     from topospread.service.placement.requests import PlacementRequest, PlacementResult
     from topospread.telemetry.metrics import Metrics, Placed
 
-SERVICE: Final = "topospread.v1.PlacementService"
-
 
 class PlacementServicer:
-    """Each method takes a request and a call, and raises what the use case raises."""
+    """The methods that hold places; each raises what the use case raises."""
 
     def __init__(self, coordinator: PlacementCoordinator, metrics: Metrics) -> None:
         self._coordinator = coordinator
@@ -71,8 +70,6 @@ class PlacementServicer:
             "PlacePod": Unary(frames_pb2.PlacePodFrame, self.place),
             "ReserveNode": Unary(frames_pb2.ReserveNodeFrame, self.reserve),
             "ReleaseReservation": Unary(pb.ReleaseReservationRequest, self.release),
-            "GetReservation": Unary(pb.GetReservationRequest, self.get_reservation),
-            "ListReservations": Unary(pb.ListReservationsRequest, self.list_reservations),
         }
 
     def place(self, request: frames_pb2.PlacePodFrame, call: Call) -> pb.PlacePodResponse:
@@ -144,58 +141,6 @@ class PlacementServicer:
             meta=revision_meta(released.token), released=released.released
         )
 
-    def get_reservation(
-        self, request: pb.GetReservationRequest, call: Call
-    ) -> pb.GetReservationResponse:
-        """PlacementService.GetReservation."""
-        wrong = Problems()
-        cluster = read_cluster(request, wrong)
-        pod = wrong.read(reference_of, request.pod)
-        shared = read_envelope(request, wrong)
-        wrong.raise_all()
-        replica, view, row = get_reservation(
-            self._coordinator.engine.replicas,
-            cluster,
-            pod,
-            shared.consistency,
-            call.deadline,
-        )
-        return pb.GetReservationResponse(
-            meta=meta_of(view, replica),
-            reservation=reservation_message(pod.namespace, pod.name, row),
-        )
-
-    def list_reservations(
-        self, request: pb.ListReservationsRequest, call: Call
-    ) -> pb.ListReservationsResponse:
-        """PlacementService.ListReservations."""
-        wrong = Problems()
-        cluster = read_cluster(request, wrong)
-        matches = wrong.read(label_matcher, request)
-        ask = read_page(request, wrong)
-        wrong.read(ask.place)
-        shared = read_envelope(request, wrong)
-        wrong.raise_all()
-        page = list_reservations(
-            self._coordinator.engine.replicas,
-            cluster,
-            (request.namespace, matches or (lambda _: True)),
-            ask,
-            shared.consistency,
-            call.deadline,
-        )
-        meta = revision_meta(page.token)
-        if page.state is not None:
-            replica, view = page.state
-            meta = meta_of(view, replica)
-        return pb.ListReservationsResponse(
-            meta=meta,
-            reservations=[
-                reservation_message(namespace, name, row) for namespace, name, row in page.held
-            ],
-            next_page_token=page.next,
-        )
-
     def _decode(
         self,
         request: frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame,
@@ -236,6 +181,68 @@ class PlacementServicer:
                     "topospread.conflicts": placement.conflicts,
                 }
             )
+
+
+class ReservationServicer:
+    """The methods that read what is held; each raises what the use case raises."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def methods(self) -> dict[str, Method]:
+        """The methods by name."""
+        return {
+            "GetReservation": Unary(pb.GetReservationRequest, self.get),
+            "ListReservations": Unary(pb.ListReservationsRequest, self.list),
+        }
+
+    def get(self, request: pb.GetReservationRequest, call: Call) -> pb.GetReservationResponse:
+        """PlacementService.GetReservation."""
+        wrong = Problems()
+        cluster = read_cluster(request, wrong)
+        pod = wrong.read(reference_of, request.pod)
+        shared = read_envelope(request, wrong)
+        wrong.raise_all()
+        replica, view, row = get_reservation(
+            self._replicas,
+            cluster,
+            pod,
+            shared.consistency,
+            call.deadline,
+        )
+        return pb.GetReservationResponse(
+            meta=meta_of(view, replica),
+            reservation=reservation_message(pod.namespace, pod.name, row),
+        )
+
+    def list(self, request: pb.ListReservationsRequest, call: Call) -> pb.ListReservationsResponse:
+        """PlacementService.ListReservations."""
+        wrong = Problems()
+        cluster = read_cluster(request, wrong)
+        matches = wrong.read(label_matcher, request)
+        ask = read_page(request, wrong)
+        wrong.read(ask.place)
+        shared = read_envelope(request, wrong)
+        wrong.raise_all()
+        page = list_reservations(
+            self._replicas,
+            cluster,
+            (request.namespace, matches or (lambda _: True)),
+            ask,
+            shared.consistency,
+            call.deadline,
+        )
+        meta = revision_meta(page.token)
+        if page.state is not None:
+            replica, view = page.state
+            meta = meta_of(view, replica)
+        return pb.ListReservationsResponse(
+            meta=meta,
+            reservations=[
+                reservation_message(namespace, name, row) for namespace, name, row in page.held
+            ],
+            next_page_token=page.next,
+        )
 
 
 def _reserved_pod(request: pb.ReleaseReservationRequest) -> PodRef:

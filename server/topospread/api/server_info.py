@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -9,15 +10,36 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from topospread.access.callers import Role
 from topospread.calls.call import Call, Method, Unary
+from topospread.codec.parsing import NODES
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import server_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-SERVICE: Final = "topospread.v1.ServerService"
+    from topospread.codec.scheduler_config import ConfiguredRules
+    from topospread.config.settings import ServerSettings
 
 API_VERSIONS: Final = ("topospread.v1",)
+
+_DIGESTED: Final = (
+    "max_constraints",
+    "max_selector_terms",
+    "max_batch_pods",
+    "max_what_if_pods",
+    "max_simulated_pods",
+    "max_simulated_nodes",
+    "max_batch_objects",
+    "max_replace_objects",
+    "max_held_bytes",
+    "max_request_bytes",
+    "max_decision_bytes",
+    "max_response_bytes",
+    "max_groups",
+    "max_clusters",
+    "max_cluster_constraints",
+)
+"""Settings by which one server may refuse what another answers, beside the rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +93,33 @@ class ServerInfoServicer:
             config_error=error if reads_all else "",
             settings_digest=facts.settings(),
         )
+
+
+def server_limits(settings: ServerSettings) -> pb.ServerLimits:
+    """The limits of one request, as GetServerInfo reports them."""
+    return pb.ServerLimits(
+        max_batch_objects=settings.max_batch_objects,
+        max_batch_pods=settings.max_batch_pods,
+        max_what_if_pods=settings.max_what_if_pods,
+        max_request_bytes=settings.max_request_bytes,
+        max_clusters=settings.max_clusters,
+        max_simulated_pods=settings.max_simulated_pods,
+        max_simulated_nodes=settings.max_simulated_nodes,
+        max_decision_bytes=settings.max_decision_bytes,
+        max_replace_objects=settings.max_replace_objects,
+        max_constraints=settings.max_constraints,
+        max_selector_terms=settings.max_selector_terms,
+        max_named_nodes=NODES,
+    )
+
+
+def settings_digest(settings: ServerSettings, rules: ConfiguredRules) -> str:
+    """Return a digest of the profiles, feature gates and limits; equal ones have the same.
+
+    Args:
+        settings: of the server.
+        rules: its profiles and feature gates.
+    """
+    limits = [getattr(settings, name) for name in _DIGESTED]
+    content = repr((list(rules.profiles.items()), rules.gates, limits))
+    return hashlib.sha256(content.encode()).hexdigest()[:12]

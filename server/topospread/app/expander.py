@@ -35,7 +35,7 @@ LOG: Final = logging.getLogger(__name__)
 
 
 def expander_methods(settings: ServerSettings, engine: Engine) -> dict[str, Method]:
-    """The method by its name."""
+    """The method by its full name."""
     best = BestOptions(engine, settings.expander_cluster, veto=settings.expander_veto)
 
     def serve(request: pb.BestOptionsRequest, call: Call) -> pb.BestOptionsResponse:
@@ -43,7 +43,7 @@ def expander_methods(settings: ServerSettings, engine: Engine) -> dict[str, Meth
         call.caller.check(Role.DECIDE, best.cluster)
         return best.serve(request, time.monotonic() + call.time_left(), call.span)
 
-    return {METHOD: Unary(pb.BestOptionsRequest, serve)}
+    return {f"{SERVICE}/{METHOD}": Unary(pb.BestOptionsRequest, serve)}
 
 
 def expander_server(
@@ -77,7 +77,7 @@ def expander_server(
                 sizes=MessageLimits(request=MAX_REQUEST_BYTES, setting=""),
             )
         ),
-        {SERVICE: expander_methods(settings, engine)},
+        expander_methods(settings, engine),
         pools,
         options,
     )

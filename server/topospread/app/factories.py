@@ -14,7 +14,6 @@ from topospread.calls.access import AccessControl
 from topospread.calls.executor import Executor
 from topospread.calls.pipeline import Pipeline
 from topospread.checkpoints import Turn
-from topospread.codec.parsing import NODES
 from topospread.errors import ConfigError
 from topospread.http import extender, webhook
 from topospread.http.calls import HttpCalls
@@ -30,7 +29,6 @@ from topospread.spread.linting.engine import RULES
 from topospread.store.urls import SqliteURL
 from topospread.telemetry.constraint_metrics import ClusterConstraints, ConstraintGauges
 from topospread.telemetry.families import CacheGauges, ClusterGauges
-from topospread_proto.v1.server_service_pb2 import ServerLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -197,24 +195,6 @@ def features(settings: ServerSettings) -> list[str]:
         "webhook": settings.webhook and bool(settings.http or settings.extender_listen),
     }
     return [name for name, on in served.items() if on]
-
-
-def limits(settings: ServerSettings) -> ServerLimits:
-    """The limits of one request, as GetServerInfo reports them."""
-    return ServerLimits(
-        max_batch_objects=settings.max_batch_objects,
-        max_batch_pods=settings.max_batch_pods,
-        max_what_if_pods=settings.max_what_if_pods,
-        max_request_bytes=settings.max_request_bytes,
-        max_clusters=settings.max_clusters,
-        max_simulated_pods=settings.max_simulated_pods,
-        max_simulated_nodes=settings.max_simulated_nodes,
-        max_decision_bytes=settings.max_decision_bytes,
-        max_replace_objects=settings.max_replace_objects,
-        max_constraints=settings.max_constraints,
-        max_selector_terms=settings.max_selector_terms,
-        max_named_nodes=NODES,
-    )
 
 
 def grpc_options(settings: ServerSettings) -> ServerOptions:

@@ -9,25 +9,8 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Self
 
-from topospread.api import (
-    cluster_state_reads,
-    decision,
-    inspector,
-    lease,
-    placement,
-    planner,
-    server_info,
-)
-from topospread.api.cluster_state_reads import ClusterStateReadServicer
-from topospread.api.cluster_state_writes import ClusterStateWriteServicer
-from topospread.api.decision import DecisionMetrics, DecisionServicer
-from topospread.api.expander import SERVICE as EXPANDER_SERVICE
-from topospread.api.explain_pod import ExplainPodServicer
-from topospread.api.inspector import InspectorServicer
-from topospread.api.lease import LeaseServicer
-from topospread.api.placement import PlacementServicer
-from topospread.api.planner import PlannerServicer
-from topospread.api.server_info import ServerFacts, ServerInfoServicer
+from topospread.api.api import Api, UseCases, Writing
+from topospread.api.server_info import ServerFacts, server_limits, settings_digest
 from topospread.app import factories
 from topospread.app.cluster_sync import SYNCED_KINDS, make_cluster_sync, make_pod_waking
 from topospread.app.credentials import CredentialWatcher
@@ -39,7 +22,6 @@ from topospread.app.expander import (
 )
 from topospread.app.factories import make_extender, make_webhook, within_open_files
 from topospread.app.http_servers import make_http_servers
-from topospread.app.settings_digest import settings_digest
 from topospread.app.stop_event import StopEvent
 from topospread.app.stores import open_store
 from topospread.cache import BUDGETS, Budget
@@ -62,11 +44,7 @@ from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.request import ProfileRegistry
 from topospread.service.inspecting.inspector import Inspector
 from topospread.service.placement.coordinator import PlacementCoordinator
-from topospread.service.ranking import DeletionRanker
-from topospread.service.rebalancing.plan import RebalancePlanner
-from topospread.service.simulation.scenario import ScenarioBuilder
 from topospread.service.state.leases import Leases
-from topospread.service.state.read import StateReader
 from topospread.store.observed import OPERATIONS, ObservedStore
 from topospread.store.urls import parse_store_url
 from topospread.telemetry.export import tracing_from_environment
@@ -100,10 +78,9 @@ class Server:
         settings: what was configured.
         environ: the environment, for the store's user and password.
         store: opened already, and the server's to close; None opens the one of the settings.
-        socket: path of a Unix socket where gRPC is served instead of at the settings' address.
 
     Attributes:
-        address: host:port of gRPC, or gRPC's target for the Unix socket.
+        address: host:port of gRPC.
         expander_address: host:port of the expander where it has one of its own; else empty.
         pools: the threads that carry out calls, by kind of call.
         grpc: the gRPC server.
@@ -119,7 +96,6 @@ class Server:
         environ: Mapping[str, str] = os.environ,
         *,
         store: Store | None = None,
-        socket: str = "",
     ) -> None:
         url = parse_store_url(settings.store, environ)
         self.settings = settings = within_open_files(settings, url)
@@ -177,7 +153,7 @@ class Server:
             self._unschedulable = self._unschedulable_pods()
             self.grpc: Final = self._grpc_server()
             self._web = self._web_servers(made)
-            self.address = self._listen(socket)
+            self.address = self._listen()
             self._expander = self._expander_server()
             if self._sync is not None:
                 made.callback(self._sync.stop)
@@ -401,48 +377,43 @@ class Server:
             sweeper,
         )
 
-    def _grpc_server(self) -> GrpcServer:
+    def _api(self) -> Api:
         settings = self.settings
         facts = ServerFacts(
             self.version,
             self._store.address,
             self._started,
             factories.features(settings),
-            factories.limits(settings),
+            server_limits(settings),
             self._config_state,
             self._settings_digest,
         )
-        reads = StateReader(self._store, self._replicas)
-        state_reads = ClusterStateReadServicer(reads)
-        state_writes = ClusterStateWriteServicer(self._writes)
-        observer = DecisionMetrics(self.metrics)
-        decisions = DecisionServicer(self._engine, observer)
-        explains = ExplainPodServicer(self._engine, observer)
-        places = PlacementServicer(self._placement, self.metrics)
-        plans = PlannerServicer(
-            ScenarioBuilder(self._engine, self._store),
-            DeletionRanker(self._store, self._replicas, self._profiles),
-            RebalancePlanner(self._store, self._engine),
-        )
-        offered = {
-            decision.SERVICE: decisions.methods() | explains.methods(),
-            cluster_state_reads.SERVICE: state_reads.methods() | state_writes.methods(),
-            placement.SERVICE: places.methods(),
-            planner.SERVICE: plans.methods(),
-            inspector.SERVICE: InspectorServicer(self._inspector).methods(),
-            lease.SERVICE: LeaseServicer(self._leases).methods(),
-            server_info.SERVICE: ServerInfoServicer(facts).methods(),
-        }
-        expander = {EXPANDER_SERVICE: expander_methods(settings, self._engine)}
-        return GrpcServer(
-            Pipeline(self._parts), offered | expander, self.pools, factories.grpc_options(settings)
+        return Api(
+            UseCases(
+                engine=self._engine,
+                store=self._store,
+                metrics=self.metrics,
+                inspector=lambda: self._inspector,
+                facts=lambda: facts,
+                writing=Writing(
+                    placement=self._placement,
+                    writes=self._writes,
+                    leases=self._leases,
+                    metrics=self.metrics,
+                ),
+            )
         )
 
-    def _listen(self, socket: str) -> str:
+    def _grpc_server(self) -> GrpcServer:
+        settings = self.settings
+        methods = {**self._api().methods, **expander_methods(settings, self._engine)}
+        return GrpcServer(
+            Pipeline(self._parts), methods, self.pools, factories.grpc_options(settings)
+        )
+
+    def _listen(self) -> str:
         """Bind gRPC's address; returns it, with the port that 0 became."""
         settings = self.settings
-        if socket:
-            return self.grpc.listen_on_socket(socket)
         credentials = factories.grpc_credentials(settings, self._watcher)
         port = self.grpc.listen(settings.listen, credentials)
         return str(Address(settings.listen.host, port))

@@ -19,10 +19,12 @@ from google.protobuf.message import DecodeError, Message
 from topospread.access.callers import ANONYMOUS
 from topospread.calls.memory import Held, MemoryGuard
 from topospread.checkpoints import Computation
+from topospread.codec.fields import SMALL_VARINTS, varint
 from topospread.codec.parsing import SMALL, check_repeats
 from topospread.errors import CallerGone, DeadlineExceeded, InvalidRequest, code_of
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.telemetry.spans import CallSpan
+from topospread_proto.v1.common_pb2 import ResponseMeta
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -54,6 +56,12 @@ FAST_BATCH_BYTES: Final = 16 << 10
 """Bytes of a request past which a decision, or a batch of them, is not tried where nothing may take
 long: some milliseconds are over before it is read.
 """
+
+_META: Final = b"\x0a"
+"""The tag of field 1 of all answers, their ResponseMeta."""
+
+_TRACEPARENT: Final = b"\x22\x37"
+"""The tag of the field 4 of a ResponseMeta, and the length that each traceparent has."""
 
 DEADLINE_MARGIN: Final = 0.5
 """Seconds before the deadline at which a call fails; a tenth of what is left if that is less."""
@@ -369,6 +377,29 @@ def parse(kind: type[_Request], raw: bytes) -> _Request:
         # A frame stands for the request of the same name; callers know the latter.
         name = kind.DESCRIPTOR.full_name.replace("Frame", "Request").replace(".internal.", ".")
         raise InvalidRequest(f"the request does not parse as {name}") from cause
+
+
+def serialized(call: Call, response: Response) -> bytes:
+    """An answer as bytes, with the call's trace in its meta."""
+    if isinstance(response, bytes):
+        return response
+    if isinstance(response, Encoded):
+        meta = response.meta + _TRACEPARENT + call.span.traceparent.encode()
+        size = len(meta)
+        length = SMALL_VARINTS[size] if size < len(SMALL_VARINTS) else varint(size)
+        return b"".join((_META, length, meta, response.body))
+    call.response = response
+    note_trace(call, response)
+    return response.SerializeToString()
+
+
+def note_trace(call: Call, response: Message) -> None:
+    """Note an answer's revision in the call's span, and the call's trace in the answer's meta."""
+    meta = getattr(response, "meta", None)
+    if isinstance(meta, ResponseMeta):
+        if call.span.recording and meta.revision:
+            call.span.set("topospread.revision", meta.revision)
+        meta.traceparent = call.span.traceparent
 
 
 def store_spans(call: Call, cluster: str) -> Callable[[str, int], AbstractContextManager[object]]:

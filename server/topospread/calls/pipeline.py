@@ -19,7 +19,6 @@ from topospread.calls.call import (
     Bidirectional,
     Call,
     ClientStreaming,
-    Encoded,
     Interceptor,
     Method,
     Payload,
@@ -30,11 +29,11 @@ from topospread.calls.call import (
     UnaryBytes,
     call_ended,
     parse,
+    serialized,
 )
 from topospread.calls.memory import MAX_PENDING, MemoryGuard, Sweeper
 from topospread.calls.rules import MethodRules, rules_of
 from topospread.checkpoints import Preempted
-from topospread.codec.fields import SMALL_VARINTS, varint
 from topospread.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -45,25 +44,17 @@ from topospread.errors import (
     Unauthenticated,
 )
 from topospread.service.decisions.request import DEFAULT_CLUSTER
-from topospread_proto.v1.common_pb2 import ResponseMeta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from topospread.calls.access import AccessControl
-    from topospread.calls.call import Response
     from topospread.calls.sizes import MessageLimits
     from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.spans import CallSpan
     from topospread.telemetry.tracing import Tracing
 
 LOG: Final = logging.getLogger(__name__)
-
-_META: Final = b"\x0a"
-"""The tag of field 1 of all answers, their ResponseMeta."""
-
-_TRACEPARENT: Final = b"\x22\x37"
-"""The tag of the field 4 of a ResponseMeta, and the length that each traceparent has."""
 
 DEFAULT_DEADLINE: Final = 30.0
 """Seconds for callers that state no deadline; streams last."""
@@ -397,31 +388,12 @@ def serve(call: Call) -> Payload:
     if isinstance(method, Unary):
         call.request = request = parse(method.request, call.raw)
         _describe_request(call.span, request)
-        return _serialized(call, method.serve(request, call))
+        return serialized(call, method.serve(request, call))
     if isinstance(method, UnaryBytes):
-        return _serialized(call, method.serve(call.raw, call))
+        return serialized(call, method.serve(call.raw, call))
     if isinstance(method, ClientStreaming):
-        return _serialized(call, method.serve(_requests(call, method.request), call))
+        return serialized(call, method.serve(_requests(call, method.request), call))
     return _stream(call, method)
-
-
-def _serialized(call: Call, response: Response) -> bytes:
-    """The answer as bytes, with the call's trace in its meta."""
-    if isinstance(response, bytes):
-        return response
-    traceparent = call.span.traceparent
-    if isinstance(response, Encoded):
-        meta = response.meta + _TRACEPARENT + traceparent.encode()
-        size = len(meta)
-        length = SMALL_VARINTS[size] if size < len(SMALL_VARINTS) else varint(size)
-        return b"".join((_META, length, meta, response.body))
-    call.response = response
-    meta_of = getattr(response, "meta", None)
-    if isinstance(meta_of, ResponseMeta):
-        if call.span.recording and meta_of.revision:
-            call.span.set("topospread.revision", meta_of.revision)
-        meta_of.traceparent = traceparent
-    return response.SerializeToString()
 
 
 def _stream(call: Call, method: ServerStreaming[Any] | Bidirectional[Any]) -> Iterator[bytes]:
@@ -435,7 +407,7 @@ def _stream(call: Call, method: ServerStreaming[Any] | Bidirectional[Any]) -> It
     for response in method.serve(request, call):
         if (ended := call.method.ended(call)) is not None:
             raise ended
-        yield _serialized(call, response)
+        yield serialized(call, response)
     if not call.context.is_active():
         raise call_ended(call.context)
     if (ended := call.method.ended(call)) is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from topospread_client import Client, Connection
+    from topospread_client._bridge import Caller
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7946"
 
@@ -48,10 +49,10 @@ _OF_A_SERVER: Final = (
 
 
 class StateSource(Protocol):
-    """What `--from` names: a state that is loaded into an engine in this process."""
+    """What `--from` names: a state that is loaded into this process."""
 
-    def serve(self, options: ClientOptions) -> AbstractContextManager[str]:
-        """Load the state as that of the options' cluster; yields gRPC's target."""
+    def serve(self, options: ClientOptions) -> AbstractContextManager[Caller]:
+        """Load the state as that of the options' cluster; yields what answers calls."""
         ...
 
 
@@ -183,29 +184,34 @@ class ClientOptions:
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """Client for the server, or for the engine in this process that `--from` loads.
+        """Client for the server, or for the cluster that `--from` loads into this process.
 
         The errors of its calls name the address.
         """
-        from topospread_client import Client, Connection
+        if self.source is not None:
+            # Until verbs make calls by themselves.
+            from topospread_client._bridge import BridgeClient
 
-        with ExitStack() as opened:
-            if self.source is None:
-                connection = self.connection()
-            else:
-                connection = Connection(opened.enter_context(self.source.serve(self)))
-            opened.enter_context(self.naming_address(connection))
-            yield opened.enter_context(
-                Client(connection, cluster=self.cluster, timeout=self.timeout)
-            )
+            with self.source.serve(self) as caller, naming_address(""):
+                yield BridgeClient(caller, cluster=self.cluster, timeout=self.timeout)
+            return
+        from topospread_client import Client
 
-    @contextmanager
-    def naming_address(self, connection: Connection) -> Iterator[None]:
-        """Turn errors of calls into one that names the address."""
-        try:
-            yield
-        except TopospreadClientError as error:
-            raise errors.CallsFailed([errors.FailedCall(error)], connection.address) from error
+        connection = self.connection()
+        with (
+            naming_address(connection.address),
+            Client(connection, cluster=self.cluster, timeout=self.timeout) as client,
+        ):
+            yield client
+
+
+@contextmanager
+def naming_address(address: str) -> Iterator[None]:
+    """Turn errors of calls into one that names the address."""
+    try:
+        yield
+    except TopospreadClientError as error:
+        raise errors.CallsFailed([errors.FailedCall(error)], address) from error
 
 
 class _Seconds(click.FloatRange):

@@ -1,7 +1,7 @@
-"""`--from`: a verb that reads asks an engine in this process instead of a server.
+"""`--from`: a verb that reads loads a cluster into this process instead of calling a server.
 
 A verb takes it by the decorator :func:`from_option` beside `server_options`, and gets no parameter
-for it: ``with options.client() as client`` then yields a client of that engine, which answers every
+for it: ``with options.client() as client`` then yields a client of that cluster, which answers each
 method as a server does that has the same objects. Verbs that write do not take it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -23,10 +23,14 @@ from topospread.cli.kubeconfig_source import listed_objects
 from topospread.cli.manifest_objects import warn_skipped
 from topospread.cli.options import PATH, ClientOptions
 from topospread.cli.state_objects import StateObjects
+from topospread_client import TopospreadClientError, error_from_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from google.protobuf.message import Message
+
+    from topospread.api.local import LocalApi
     from topospread.store.model import Key, StoredObject
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
@@ -126,7 +130,7 @@ class ManifestSource:
     path: str
 
     @contextmanager
-    def serve(self, options: ClientOptions) -> Iterator[str]:
+    def serve(self, options: ClientOptions) -> Iterator[LoadedCluster]:
         """See StateSource.
 
         Raises:
@@ -138,8 +142,8 @@ class ManifestSource:
             raise click.UsageError(f"{flag} goes with --from kubeconfig")
         if self.path == manifest_files.STDIN and _stdin_is_read():
             raise click.UsageError("standard input can be read once: name a file for -f or --from")
-        with _served(options, self._objects()) as target:
-            yield target
+        with _errors_only():
+            yield _loaded(options, self._objects())
 
     def _objects(self) -> Iterator[StoredObject]:
         """Objects of the files as a store holds them, each once."""
@@ -168,7 +172,7 @@ class KubeconfigSource:
     context: str
 
     @contextmanager
-    def serve(self, options: ClientOptions) -> Iterator[str]:
+    def serve(self, options: ClientOptions) -> Iterator[LoadedCluster]:
         """See StateSource.
 
         Raises:
@@ -183,27 +187,55 @@ class KubeconfigSource:
             )
         context = self.context or options.kube_context
         objects = listed_objects(options.source_kubeconfig, context)
-        with _served(options, objects) as target:
-            yield target
+        with _errors_only():
+            yield _loaded(options, objects)
+
+
+class LoadedCluster:
+    """Calls the API of a cluster that is loaded; errors are those of the client."""
+
+    def __init__(self, api: LocalApi) -> None:
+        self._api = api
+
+    def call(self, method: str, request: Message, *, timeout: float | None = None) -> Any:
+        """The answer of a method, by its name."""
+        with _errors_of_client():
+            return self._api.call(method, request, timeout=timeout)
+
+    def stream(self, method: str, request: Message) -> Iterator[Any]:
+        """The answers of a method, by its name."""
+        with _errors_of_client():
+            yield from self._api.stream(method, request)
+
+
+def _loaded(options: ClientOptions, objects: Iterable[StoredObject]) -> LoadedCluster:
+    # Here: these parts take longer to import than most verbs do to run.
+    from topospread.api.local import local_api
+    from topospread.codec.scheduler_config import read_rules
+    from topospread.config.loading import read_config
+    from topospread.errors import ConfigError
+
+    file = options.source_config
+    try:
+        # Before anything is loaded, which may take long.
+        rules = read_rules(read_config(file) if file else "", file)
+    except ConfigError as error:
+        raise BadInput(*str(error).splitlines()) from error
+    with _errors_of_client(), _without_collector():
+        return LoadedCluster(local_api(objects, rules, options.cluster))
 
 
 @contextmanager
-def _served(options: ClientOptions, objects: Iterable[StoredObject]) -> Iterator[str]:
-    # Here: a server's parts take longer to import than most verbs do to run.
-    from topospread.app.in_process import serve_objects
-    from topospread.errors import ConfigError
+def _errors_of_client() -> Iterator[None]:
+    """Raise errors as the client raises those of a server."""
+    try:
+        yield
+    except (click.ClickException, TopospreadClientError):
+        raise
+    except Exception as error:
+        from topospread.calls.status import status_of
 
-    with ExitStack() as served:
-        # What a server logs is for those who run it; calls say what they need to.
-        served.enter_context(_errors_only())
-        try:
-            with _without_collector():
-                target = served.enter_context(
-                    serve_objects(options.cluster, objects, options.source_config)
-                )
-        except ConfigError as error:
-            raise BadInput(*str(error).splitlines()) from error
-        yield target
+        raise error_from_status(status_of(error)) from error
 
 
 @contextmanager
@@ -220,7 +252,7 @@ def _without_collector() -> Iterator[None]:
 
 @contextmanager
 def _errors_only() -> Iterator[None]:
-    """Log nothing below errors."""
+    """Log nothing below errors: what a server logs is for those who run it."""
     logger = logging.getLogger("topospread")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -80,8 +80,15 @@ class LogFollower:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to load and follow."""
-        self._thread.start()
+        """Begin to load and follow; without following, load now."""
+        if self._options.follows:
+            self._thread.start()
+            return
+        try:
+            self._state.publish(*self._load(self._source.head(self._cluster)))
+        except NotFound as cause:
+            self._state.end(cause)
+            self._on_gone(self._state)
 
     def poll_now(self) -> None:
         """Ask the store at once, instead of waiting for news or for the next try."""

@@ -66,7 +66,7 @@ class Replica(ReplicaState):
         self._follower = LogFollower(self, source, options, on_gone=on_gone)
 
     def start(self) -> None:
-        """Begin to load and follow, in a thread of its own."""
+        """Begin to load and follow, in a thread of its own; see ReplicaOptions."""
         self._follower.start()
 
     def stop(self) -> None:

@@ -66,7 +66,7 @@ class Replicas:
         self._on_minimize_latency = self._on_waited[Freshness.MINIMIZE_LATENCY]
         self._replicas: dict[str, Replica] = {}
         self._written: dict[str, HistoryArbiter] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a replica that does not follow may be gone at its start
         self._closed = False
 
     def resolve(self, cluster: str, demand: Consistency, deadline: float) -> tuple[Replica, View]:

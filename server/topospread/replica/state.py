@@ -51,12 +51,15 @@ class ReplicaOptions:
         max_groups: distinct (namespace, selector) pairs that are kept.
         max_group_idle: seconds without a use after which a group is dropped.
         group_budget: bytes of the counts of each cluster.
+        follows: in a thread of its own. Else the first caller loads the cluster, and what comes
+            later is seen after catch_up().
     """
 
     coalesce: float = 0.02
     max_groups: int = 4096
     max_group_idle: float = 600.0
     group_budget: Budget | None = None
+    follows: bool = True
 
 
 class Decoder:

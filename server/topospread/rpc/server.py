@@ -122,17 +122,21 @@ class ServerOptions:
 
 
 class GrpcServer:
-    """A gRPC server, which does not listen yet; its services by full name, methods by name."""
+    """A gRPC server of methods by their full names, which does not listen yet."""
 
     def __init__(
         self,
         pipeline: Pipeline,
-        services: Mapping[str, Mapping[str, Method]],
+        methods: Mapping[str, Method],
         pools: Pools,
         options: ServerOptions,
     ) -> None:
         self.pipeline: Final = pipeline
         self._pools = pools
+        services: dict[str, dict[str, Method]] = {}
+        for path, method in methods.items():
+            service, _, name = path.partition("/")
+            services.setdefault(service, {})[name] = method
         self._reuse_port = options.reuse_port
         self._max_connections = options.max_connections
         self._connections: ConnectionCounter | None = None
@@ -142,8 +146,8 @@ class GrpcServer:
             options=_channel_options(options),
         )
         self._queue: CompletionQueue | None = None
-        for service, methods in services.items():
-            self._serve(service, methods, pipeline)
+        for service, offered in services.items():
+            self._serve(service, offered, pipeline)
         sizes = MessageLimits(request=standard_services.LIMIT, setting="")
         # Nobody is known to health, and nobody counts what it or reflection do.
         known = replace(pipeline.parts, tracing=None, metrics=None, sizes=sizes)
@@ -175,12 +179,6 @@ class GrpcServer:
             self._queue.register(self._server, queued, pipeline)
         generic = grpc.method_handlers_generic_handler(service, handlers)
         self._server.add_generic_rpc_handlers((generic,))
-
-    def listen_on_socket(self, path: str) -> str:
-        """Bind a Unix socket; returns gRPC's target for it."""
-        target = f"unix:{path}"
-        self._server.add_insecure_port(target)
-        return target
 
     def listen(
         self, address: Address, credentials: Credentials | None, flag: str = "--listen"

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from topospread.replica.view import View
     from topospread.service.decisions.request import DecisionRequest, ProfileRegistry
     from topospread.spread.deletion import DeletionCandidate
-    from topospread.store.api import Store
+    from topospread.store.api import ReadStore
     from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 
@@ -118,7 +118,7 @@ class _WorkloadPods:
 class DeletionRanker:
     """Ranks pods of clusters, or of requests."""
 
-    def __init__(self, store: Store, replicas: Replicas, rules: ProfileRegistry) -> None:
+    def __init__(self, store: ReadStore, replicas: Replicas, rules: ProfileRegistry) -> None:
         self._store = store
         self._replicas = replicas
         self._rules = rules

@@ -334,7 +334,11 @@ class Leaser(Protocol):
         ...
 
 
-class Store(Reader, Lister, Follower, Writer, HistoryConfirmer, Leaser, Protocol):
+class ReadStore(Reader, Lister, Follower, Protocol):
+    """What is needed to read a cluster in all ways."""
+
+
+class Store(ReadStore, Writer, HistoryConfirmer, Leaser, Protocol):
     """The whole contract of a store."""
 
     @property

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from topospread.spread.constraints import Constraint
     from topospread.spread.settings import Rules
     from topospread.spread.topology import Eligibility, GroupKey
-    from topospread.store.api import Store
+    from topospread.store.api import ReadStore
     from topospread_proto.v1 import planner_service_pb2 as pb
 
 
@@ -316,7 +316,7 @@ def _touched(pod_class: ShapedPods, inventory: NamespaceInventory) -> list[SkewL
 
 
 def read_pods(
-    store: Store,
+    store: ReadStore,
     replica: Replica,
     view: View,
     inventories: Mapping[str, NamespaceInventory],

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.request import DecisionRequest
     from topospread.spread.topology import GroupKey
-    from topospread.store.api import Store
+    from topospread.store.api import ReadStore
 
 
 MAX_TRIES: Final = 5
@@ -105,7 +105,7 @@ class _RebalanceRun:
 class RebalancePlanner:
     """Makes rebalance plans for the clusters of a store."""
 
-    def __init__(self, store: Store, engine: Engine) -> None:
+    def __init__(self, store: ReadStore, engine: Engine) -> None:
         self._store = store
         self._engine = engine
 

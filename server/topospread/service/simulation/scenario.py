@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.request import DecisionRequest
     from topospread.service.simulation.request import GivenPod, SimulationQuestion
-    from topospread.store.api import Store
+    from topospread.store.api import ReadStore
 
 UNNAMED: Final = "pod"
 
@@ -85,7 +85,7 @@ class ScenarioBuilder:
         store: has the pods of the state.
     """
 
-    def __init__(self, engine: Engine, store: Store) -> None:
+    def __init__(self, engine: Engine, store: ReadStore) -> None:
         self._engine = engine
         self._store = store
         self._demands = DemandReader()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
     from topospread.replica.view import View
-    from topospread.store.api import Store
+    from topospread.store.api import ReadStore
     from topospread.store.model import Head, Key, Revision, StoredObject, Transaction
 
 
@@ -86,7 +86,9 @@ class WatchEvent:
     entries: Sequence[LogEntry] = ()
 
 
-def watch(store: Store, asked: WatchRequest, active: Callable[[], bool]) -> Iterator[WatchEvent]:
+def watch(
+    store: ReadStore, asked: WatchRequest, active: Callable[[], bool]
+) -> Iterator[WatchEvent]:
     """Changes after a revision as they happen, until the caller is gone.
 
     A caller that gave no revision first gets the one it begins at, to be able to resume.
@@ -101,7 +103,7 @@ def watch(store: Store, asked: WatchRequest, active: Callable[[], bool]) -> Iter
 
 
 def _changes(
-    store: Store, asked: WatchRequest, head: Head, active: Callable[[], bool]
+    store: ReadStore, asked: WatchRequest, head: Head, active: Callable[[], bool]
 ) -> Iterator[WatchEvent]:
     kinds = WATCHED if not asked.kinds else frozenset(asked.kinds)
     token = asked.after or Token(head.identity, head.revision)
@@ -126,7 +128,7 @@ def _changes(
 
 
 def _initial(
-    store: Store, asked: WatchRequest, kinds: Collection[Kind], head: Head
+    store: ReadStore, asked: WatchRequest, kinds: Collection[Kind], head: Head
 ) -> Generator[WatchEvent, None, Token]:
     """The initial objects, all at one revision, which is returned."""
     with asked.share() as take:
@@ -173,7 +175,7 @@ def _messages(objects: Collection[StoredObject]) -> Iterator[WatchEvent]:
         yield WatchEvent("", entries)
 
 
-def _head(store: Store, cluster: str) -> Head:
+def _head(store: ReadStore, cluster: str) -> Head:
     head = store.head(cluster)
     if not head.identity:
         raise ClusterNotFound(cluster)
@@ -181,7 +183,7 @@ def _head(store: Store, cluster: str) -> Head:
 
 
 def _follow(
-    store: Store, cluster: str, identity: str, after: Revision, wait: float
+    store: ReadStore, cluster: str, identity: str, after: Revision, wait: float
 ) -> Sequence[Transaction]:
     try:
         return store.follow(cluster, identity, after, wait=wait)
@@ -217,7 +219,7 @@ class ListedObjects:
         objects: values that cannot be read have an empty digest.
     """
 
-    store: Store
+    store: ReadStore
     replica: Replica
     view: View
     chosen: ChosenObjects
@@ -230,7 +232,7 @@ class ListedObjects:
 
 
 def newest_view(
-    store: Store, replicas: Replicas, cluster: str, demand: Consistency, deadline: float
+    store: ReadStore, replicas: Replicas, cluster: str, demand: Consistency, deadline: float
 ) -> tuple[Replica, View]:
     """A view that has all that the store has at the call, and who follows the cluster.
 
@@ -250,7 +252,7 @@ def newest_view(
 
 
 def list_at_revision(
-    store: Store,
+    store: ReadStore,
     replicas: Replicas,
     cluster: str,
     demand: Consistency,

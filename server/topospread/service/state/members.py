@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from topospread.index.pod_classes import PodClass
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
-    from topospread.store.api import Store
+    from topospread.store.api import ReadStore
     from topospread.store.model import StoredObject
 
 
@@ -45,7 +45,7 @@ class ClassMembers:
 
 
 def read_members(
-    store: Store,
+    store: ReadStore,
     replica: Replica,
     view: View,
     namespaces: Collection[str],
@@ -110,7 +110,7 @@ def read_members(
     return ClassMembers(unchanged, stored, changed.keys())
 
 
-def _by_key(store: Store, cluster: str, keys: Sequence[Key]) -> Iterator[StoredObject]:
+def _by_key(store: ReadStore, cluster: str, keys: Sequence[Key]) -> Iterator[StoredObject]:
     rest = iter(keys)
     while some := list(islice(rest, LARGEST_STRETCH)):
         checkpoint()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from topospread.replica.replicas import Replicas
     from topospread.service.state.listing import Place
     from topospread.service.state.log import WatchEvent, WatchRequest
-    from topospread.store.api import Store
+    from topospread.store.api import ReadStore
     from topospread.store.model import Head, Key, Kind, StoredObject
 
 
@@ -70,7 +70,7 @@ class FollowedCluster:
 class StateReader:
     """Reads clusters: objects from the store, names from the index."""
 
-    def __init__(self, store: Store, replicas: Replicas) -> None:
+    def __init__(self, store: ReadStore, replicas: Replicas) -> None:
         self._store = store
         self._replicas = replicas
 
