@@ -57,10 +57,11 @@ def failure(error: grpc.RpcError) -> dict[str, Any]:
     trailers = dict(call.trailing_metadata() or ())
     if (packed := trailers.get("grpc-status-details-bin")) is None:
         return {"code": call.code().name, "message": hide_text(call.details() or "")}
-    return {"code": call.code().name, **_status(status_pb2.Status.FromString(packed))}
+    return {"code": call.code().name, **status_form(status_pb2.Status.FromString(packed))}
 
 
-def _status(status: status_pb2.Status) -> dict[str, Any]:
+def status_form(status: status_pb2.Status) -> dict[str, Any]:
+    """Return the message and details of a refused call."""
     hide(status)
     found: dict[str, Any] = MessageToDict(status)
     details = [{**each} for each in found.get("details", ())]

@@ -11,21 +11,24 @@ import threading
 import time
 from bisect import bisect_right
 from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import IdentityChanged, RevisionCompacted, RevisionOfOtherHistory
 from topospread.store.checks import check_cluster
-from topospread.store.model import Applied, Head, Key, LogEntry, Put, Revision, Transaction
+from topospread.store.model import Applied, Head, Key, Kind, LogEntry, Put, Revision, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from topospread.store.model import Change, Kind, StoredObject
+    from topospread.store.model import Change, StoredObject
 
 KEPT: Final = 10_000
 """Changes that are kept at least, if there were as many."""
 
 _TAG_BYTES: Final = 8
+
+_place: Final = attrgetter("namespace", "name")
 
 
 class DictStore:
@@ -45,7 +48,7 @@ class DictStore:
         self._first = self._revision
         self._kept: deque[tuple[Transaction, Sequence[tuple[Key, StoredObject | None]]]] = deque()
         self._kept_changes = 0
-        self._places: dict[Kind, list[tuple[str, str]]] = {}
+        self._ordered: dict[Kind, list[Key]] = {}
         self._changed = threading.Condition()
 
     def feed(self, changes: Iterable[Change]) -> None:
@@ -69,7 +72,7 @@ class DictStore:
                 else:
                     self._objects[key] = item
                 if item is None or before is None:
-                    self._places.pop(key.kind, None)
+                    self._ordered.pop(key.kind, None)
             if replaced:
                 self._log(replaced)
                 self._changed.notify_all()
@@ -105,10 +108,9 @@ class DictStore:
         self, cluster: str, page: int = 2000, *, kind: Kind | None = None
     ) -> Iterator[Sequence[StoredObject]]:
         """See the contract."""
+        kinds = (kind,) if kind is not None else tuple(Kind)
         with self._changed:
-            found = list(self._of(cluster).values())
-        if kind is not None:
-            found = [each for each in found if each.key.kind is kind]
+            found = [self._objects[key] for each in kinds for key in self._in_order(cluster, each)]
         for start in range(0, len(found), page):
             yield found[start : start + page]
 
@@ -133,13 +135,13 @@ class DictStore:
         found: list[StoredObject] = []
         size = 0
         with self._changed:
-            objects = self._of(cluster)
-            places = self._in_order(kind) if objects else []
-            first = bisect_right(places, (namespace, after[1]) if namespace else after)
-            for place in places[first : first + limit]:
-                if namespace and place[0] != namespace:
+            keys = self._in_order(cluster, kind)
+            place = (namespace, after[1]) if namespace else after
+            first = bisect_right(keys, place, key=_place)
+            for key in keys[first : first + limit]:
+                if namespace and key.namespace != namespace:
                     return found, False
-                found.append(objects[Key(kind, *place)])
+                found.append(self._objects[key])
                 size += len(found[-1].payload)
                 if size >= max_bytes:
                     return found, True
@@ -198,12 +200,15 @@ class DictStore:
         check_cluster(cluster)
         return self._objects if cluster == self.cluster else {}
 
-    def _in_order(self, kind: Kind) -> list[tuple[str, str]]:
-        places = self._places.get(kind)
-        if places is None:
-            keys = [key for key in self._objects if key.kind is kind]
-            places = self._places[kind] = sorted((key.namespace, key.name) for key in keys)
-        return places
+    def _in_order(self, cluster: str, kind: Kind) -> Sequence[Key]:
+        check_cluster(cluster)
+        if cluster != self.cluster:
+            return ()
+        keys = self._ordered.get(kind)
+        if keys is None:
+            found = [key for key in self._objects if key.kind is kind]
+            keys = self._ordered[kind] = sorted(found, key=_place)
+        return keys
 
     def _after(
         self, cluster: str, identity: str, revision: Revision
