@@ -21,7 +21,6 @@ from tests.golden.recorded import difference, read
 from tests.servers import evaluate_request, incoming, node, pod, two_zones
 from topospread.api.local import LocalApi, local_api
 from topospread.calls.status import status_of
-from topospread.codec.scheduler_config import read_rules
 from topospread.codec.stored import stored
 from topospread.errors import (
     DeadlineExceeded,
@@ -30,6 +29,7 @@ from topospread.errors import (
     TopospreadError,
 )
 from topospread.replica.view import Token
+from topospread.spread.settings import DEFAULT_RULES
 from topospread.store.model import Key, Kind, Put, Remove, Revision
 from topospread_client import pod_from_manifest
 from topospread_proto.v1 import cluster_state_service_pb2 as state
@@ -52,7 +52,7 @@ WRITING = {
 
 
 def loaded(objects: Iterable[state.ClusterObject], cluster: str = "default") -> LocalApi:
-    return local_api([stored(each) for each in objects], read_rules(""), cluster)
+    return local_api([stored(each) for each in objects], DEFAULT_RULES, cluster)
 
 
 class LocalConversation(Conversation):

@@ -7,12 +7,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from topospread.codec.scheduler_config import ConfiguredRules, read_rules
+from topospread.codec.scheduler_config import read_rules
 from topospread.config.loading import load_settings
 from topospread.errors import ConfigError, FieldViolation
 from topospread.kube.objects import SpreadConstraint
 from topospread.kube.violations import violation_text
-from topospread.spread.settings import GATE_NAMES, SYSTEM_DEFAULTS, FeatureGates, Profile
+from topospread.spread.settings import (
+    GATE_NAMES,
+    SYSTEM_DEFAULTS,
+    ConfiguredRules,
+    FeatureGates,
+    Profile,
+)
 
 V1 = "kubescheduler.config.k8s.io/v1"
 RECORDED = Path(__file__).parents[1] / "conformance" / "args.jsonl.gz"

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from topospread.checkpoints import checkpoint
 from topospread.codec.observed import observed_from_proto
-from topospread.codec.pods import checked_reference, pod_from_proto, pod_from_source, selector_of
-from topospread.codec.scheduler_config import profile_from_proto
+from topospread.codec.pods import (
+    checked_reference,
+    pod_from_proto,
+    pod_from_source,
+    selector_of,
+)
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.objects import DEFAULT_NAMESPACE
@@ -21,8 +25,7 @@ from topospread.service.decisions.request import (
     PodRef,
     SettingsOverride,
 )
-from topospread.service.placement.requests import DEFAULT_LIFETIME
-from topospread.store.model import MAX_LIFETIME, Key, Kind
+from topospread.store.model import DEFAULT_LIFETIME, MAX_LIFETIME, Key, Kind
 from topospread.store.values import OBSERVABLE
 from topospread_proto.v1 import common_pb2
 
@@ -202,6 +205,8 @@ def settings_of(settings: common_pb2.Settings) -> SettingsOverride:
     # A map's keys come in another order in each process, and the violations with them.
     gates = dict(sorted(settings.feature_gates.items()))
     if settings.WhichOneof("rules") == "args":
+        from topospread.codec.scheduler_config import profile_from_proto
+
         try:
             profile = profile_from_proto(settings.args)
         except InvalidRequest as refused:

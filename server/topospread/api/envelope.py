@@ -29,7 +29,7 @@ from topospread.service.decisions.request import (
     SettingsOverride,
 )
 from topospread.service.explaining.explain import check_limit
-from topospread.service.state.read import PageRequest
+from topospread.service.state.pages import PageRequest
 from topospread.store.checks import check_cluster
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from topospread.replica.view import Consistency
     from topospread.service.inspecting.inspector import Inspection, Inspector
     from topospread.service.inspecting.statuses import ConstraintStatus, SpreadState
-    from topospread.service.state.read import PageRequest
+    from topospread.service.state.pages import PageRequest
 
     _WithSettings = pb.ListConstraintsRequest | pb.GetConstraintRequest | pb.WatchConstraintsRequest
 

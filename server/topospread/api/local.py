@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from topospread.api.api import Api, UseCases
-from topospread.cache import Budget
+from topospread.cache import GROUP_BYTES, Budget
 from topospread.calls.call import (
     Call,
     ServedMethod,
@@ -28,38 +28,40 @@ from topospread.calls.call import (
 )
 from topospread.calls.rules import rules_of
 from topospread.calls.sizes import MessageLimits
-from topospread.config.settings import ServerSettings
 from topospread.errors import DeadlineExceeded, MethodNotServed
 from topospread.replica.replicas import Replicas, seconds_from_now
 from topospread.replica.state import ReplicaOptions
 from topospread.service.decisions.cycle import CycleCache
 from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.request import DEFAULT_CLUSTER, ProfileRegistry
+from topospread.spread.settings import DEFAULT_RULES
 from topospread.store.dict_store import DictStore
 from topospread.telemetry.spans import CallSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from topospread.access.certificates import CertificateNames
     from topospread.api.server_info import ServerFacts
     from topospread.calls.call import Metadata, Response
     from topospread.calls.sizes import SizeLimit
-    from topospread.codec.scheduler_config import ConfiguredRules
     from topospread.errors import TopospreadError
     from topospread.service.inspecting.inspector import Inspector
+    from topospread.spread.settings import ConfiguredRules
     from topospread.store.model import Change, StoredObject
     from topospread.telemetry.meters import Result
 
-_SETTINGS: Final = ServerSettings(max_clusters=1, max_cluster_constraints=1_000_000)
-"""The limits. Whoever loads a cluster into a process may have all of its constraints looked at."""
+MAX_CONSTRAINTS: Final = 1_000_000
+"""Whoever loads a cluster into a process may have all of its constraints looked at."""
 
 _LONGEST: Final = 365 * 86_400.0
 """Seconds from which on a call has no deadline."""
 
 
 def local_api(
-    objects: Iterable[StoredObject], rules: ConfiguredRules, cluster: str = DEFAULT_CLUSTER
+    objects: Iterable[StoredObject],
+    rules: ConfiguredRules = DEFAULT_RULES,
+    cluster: str = DEFAULT_CLUSTER,
 ) -> LocalApi:
     """Load a cluster.
 
@@ -83,7 +85,7 @@ class LocalApi:
 
     def __init__(self, store: DictStore, rules: ConfiguredRules) -> None:
         self._store = store
-        options = ReplicaOptions(group_budget=Budget(_SETTINGS.max_group_bytes), follows=False)
+        options = ReplicaOptions(group_budget=Budget(GROUP_BYTES), follows=False)
         self._replicas = Replicas(store, options)
         self._replicas.preload((store.cluster,), seconds_from_now(_LONGEST))
         self._rules = rules
@@ -121,7 +123,7 @@ class LocalApi:
             read = parse(served.served.request, request.SerializeToString())
             return _message(call, served.served.serve(read, call))
 
-    def stream(self, method: str, request: Message) -> Iterator[Any]:
+    def stream(self, method: str, request: Message) -> Generator[Any, None, None]:
         """The answers to a request, until the iterator is closed; raises as call()."""
         served = self._method(method)
         assert isinstance(served.served, ServerStreaming), "one answer is asked for by call()"
@@ -160,22 +162,24 @@ class LocalApi:
         from importlib.metadata import version
 
         from topospread.api.server_info import ServerFacts, server_limits, settings_digest
+        from topospread.config.settings import ServerSettings
 
+        settings = ServerSettings(max_clusters=1, max_cluster_constraints=MAX_CONSTRAINTS)
         return ServerFacts(
             version("topospread"),
             "memory:",
             self._started,
             (),
-            server_limits(_SETTINGS),
+            server_limits(settings),
             lambda: (1, ""),
-            lambda: settings_digest(_SETTINGS, self._rules),
+            lambda: settings_digest(settings, self._rules),
         )
 
 
 def _inspector(engine: Engine) -> Inspector:
     from topospread.service.inspecting.inspector import Inspector
 
-    return Inspector(engine, _SETTINGS.max_cluster_constraints)
+    return Inspector(engine, MAX_CONSTRAINTS)
 
 
 def _call(method: ServedMethod, timeout: float | None) -> Call:

@@ -13,7 +13,7 @@ from topospread.errors import (
 )
 from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency
 from topospread.service.decisions.request import DEFAULT_CLUSTER
-from topospread.service.state.read import PageRequest
+from topospread.service.state.pages import PageRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

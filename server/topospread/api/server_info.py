@@ -17,8 +17,8 @@ from topospread_proto.v1 import server_service_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from topospread.codec.scheduler_config import ConfiguredRules
     from topospread.config.settings import ServerSettings
+    from topospread.spread.settings import ConfiguredRules
 
 API_VERSIONS: Final = ("topospread.v1",)
 

@@ -30,7 +30,7 @@ from topospread.calls.memory import MemoryGuard, Sweeper
 from topospread.calls.pipeline import Parts, Pipeline
 from topospread.calls.sizes import MessageLimits
 from topospread.checkpoints import waiting
-from topospread.codec.scheduler_config import ConfiguredRules, read_rules
+from topospread.codec.scheduler_config import read_rules
 from topospread.config.loading import changed_settings
 from topospread.config.reloading import FileWatcher, Loaded
 from topospread.config.settings import ALL_CLUSTERS
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from topospread.config.settings import ServerSettings
     from topospread.http.server import HttpServer
     from topospread.service.extender.unschedulable_pods import UnschedulablePods
+    from topospread.spread.settings import ConfiguredRules
     from topospread.store.api import Store
 
 LOG: Final = logging.getLogger(__name__)

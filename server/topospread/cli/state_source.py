@@ -19,7 +19,6 @@ import click
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import BadInput
 from topospread.cli.kinds import is_constraint
-from topospread.cli.kubeconfig_source import listed_objects
 from topospread.cli.manifest_objects import warn_skipped
 from topospread.cli.options import PATH, ClientOptions
 from topospread.cli.state_objects import StateObjects
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from topospread.api.local import LocalApi
+    from topospread.spread.settings import ConfiguredRules
     from topospread.store.model import Key, StoredObject
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
@@ -186,6 +186,8 @@ class KubeconfigSource:
                 "contexts: give one"
             )
         context = self.context or options.kube_context
+        from topospread.cli.kubeconfig_source import listed_objects
+
         objects = listed_objects(options.source_kubeconfig, context)
         with _errors_only():
             yield _loaded(options, objects)
@@ -211,18 +213,23 @@ class LoadedCluster:
 def _loaded(options: ClientOptions, objects: Iterable[StoredObject]) -> LoadedCluster:
     # Here: these parts take longer to import than most verbs do to run.
     from topospread.api.local import local_api
+    from topospread.spread.settings import DEFAULT_RULES
+
+    # Before anything is loaded, which may take long.
+    rules = _read_rules(options.source_config) if options.source_config else DEFAULT_RULES
+    with _errors_of_client(), _without_collector():
+        return LoadedCluster(local_api(objects, rules, options.cluster))
+
+
+def _read_rules(file: str) -> ConfiguredRules:
     from topospread.codec.scheduler_config import read_rules
     from topospread.config.loading import read_config
     from topospread.errors import ConfigError
 
-    file = options.source_config
     try:
-        # Before anything is loaded, which may take long.
-        rules = read_rules(read_config(file) if file else "", file)
+        return read_rules(read_config(file), file)
     except ConfigError as error:
         raise BadInput(*str(error).splitlines()) from error
-    with _errors_of_client(), _without_collector():
-        return LoadedCluster(local_api(objects, rules, options.cluster))
 
 
 @contextmanager

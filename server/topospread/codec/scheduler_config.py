@@ -7,7 +7,6 @@ looked at; defaults and checks are kube-scheduler's (pkg/scheduler/apis/config, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from topospread.codec.pods import constraint_from_proto
@@ -24,7 +23,14 @@ from topospread.errors import ConfigError, InvalidRequest
 from topospread.kube.objects import LabelSelector, SpreadConstraint
 from topospread.kube.validation import validate_args
 from topospread.kube.violations import duplicate, required, violation_text, violations_text
-from topospread.spread.settings import DEFAULT_PROFILE, GATE_NAMES, SYSTEM, FeatureGates, Profile
+from topospread.spread.settings import (
+    DEFAULT_PROFILE,
+    GATE_NAMES,
+    SYSTEM,
+    ConfiguredRules,
+    FeatureGates,
+    Profile,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -74,23 +80,6 @@ _CONSTRAINT_FIELDS: Final = (
 )
 
 INT32: Final = range(-(2**31), 2**31)
-
-
-@dataclass(frozen=True, slots=True)
-class ConfiguredRules:
-    """Profiles and feature gates of a configuration file.
-
-    Attributes:
-        profiles: by schedulerName, in the file's order; never empty.
-        gates: upstream's defaults, changed by the file, changed by the overrides.
-        warnings: about accepted settings that are perhaps not intended; a line each.
-        settings: of the server, by field name, that the file has; a server reads them at its start.
-    """
-
-    profiles: Mapping[str, Profile]
-    gates: FeatureGates
-    warnings: tuple[str, ...] = ()
-    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 def read_rules(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from topospread.errors import (
     ClusterNotFound,
@@ -18,7 +18,6 @@ from topospread.errors import (
 )
 from topospread.replica.history import HistoryStatus
 from topospread.replica.timers import FIRST_PAUSE, LAST_PAUSE, IdleTracker, StoreClock
-from topospread.store.api import Follower, HistoryConfirmer, Purger, Reader
 from topospread.store.model import Applied, Revision, Transaction
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from topospread.index.builder import Builder
     from topospread.replica.state import ReplicaOptions, ReplicaState
     from topospread.replica.view import View
+    from topospread.store.api import ReplicaSource
     from topospread.store.model import Head
 
 LOG: Final = logging.getLogger(__name__)
@@ -38,10 +38,6 @@ BATCH: Final = 1000
 """Log entries asked for at once: bounds how long one fold takes."""
 
 NOTHING_ENDED: Final = Applied(Revision(), Revision(), ())
-
-
-class Source(Reader, Follower, Purger, HistoryConfirmer, Protocol):
-    """The part of the store that a replica needs."""
 
 
 class LogFollower:
@@ -60,7 +56,7 @@ class LogFollower:
     def __init__(
         self,
         state: ReplicaState,
-        source: Source,
+        source: ReplicaSource,
         options: ReplicaOptions,
         *,
         on_gone: Callable[[ReplicaState], None],

@@ -21,9 +21,9 @@ from topospread.store.rules import older
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topospread.replica.follower import Source
     from topospread.replica.state import ReplicaOptions
     from topospread.replica.view import Token, View
+    from topospread.store.api import ReplicaSource
     from topospread.store.values import Observed
 
 DEADLINE_MARGIN: Final = 0.25
@@ -57,7 +57,7 @@ class Replica(ReplicaState):
     def __init__(
         self,
         cluster: str,
-        source: Source,
+        source: ReplicaSource,
         options: ReplicaOptions,
         *,
         on_gone: Callable[[ReplicaState], None] = lambda _: None,

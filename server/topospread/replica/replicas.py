@@ -27,9 +27,9 @@ from topospread.store.checks import check_cluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from topospread.replica.follower import Source
     from topospread.replica.state import ReplicaOptions, ReplicaState
     from topospread.replica.view import Consistency
+    from topospread.store.api import ReplicaSource
     from topospread.store.model import Head
     from topospread.store.values import Observed
 
@@ -53,7 +53,7 @@ class Replicas:
 
     def __init__(
         self,
-        source: Source,
+        source: ReplicaSource,
         options: ReplicaOptions,
         *,
         on_waited: Mapping[Freshness, Callable[[float], None]] | None = None,

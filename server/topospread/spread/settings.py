@@ -6,7 +6,7 @@ Frozen values, so that they can be part of cache keys. Sources: PodTopologySprea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Final
 
 from topospread.kube.objects import (
@@ -102,3 +102,24 @@ class Rules:
 
     profile: Profile = Profile()
     gates: FeatureGates = FeatureGates()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredRules:
+    """Profiles and feature gates of a configuration file.
+
+    Attributes:
+        profiles: by schedulerName, in the file's order; never empty.
+        gates: upstream's defaults, changed by the file, changed by the overrides.
+        warnings: about accepted settings that are perhaps not intended; a line each.
+        settings: of the server, by field name, that the file has; a server reads them at its start.
+    """
+
+    profiles: Mapping[str, Profile]
+    gates: FeatureGates
+    warnings: tuple[str, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+DEFAULT_RULES: Final = ConfiguredRules({DEFAULT_PROFILE: Profile()}, FeatureGates())
+"""kube-scheduler's own defaults."""

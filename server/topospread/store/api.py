@@ -334,6 +334,10 @@ class Leaser(Protocol):
         ...
 
 
+class ReplicaSource(Reader, Follower, Purger, HistoryConfirmer, Protocol):
+    """What a replica needs."""
+
+
 class ReadStore(Reader, Lister, Follower, Protocol):
     """What is needed to read a cluster in all ways."""
 

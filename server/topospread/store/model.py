@@ -24,6 +24,11 @@ MAX_APPLY_BYTES: Final = 16 * 1024 * 1024
 MAX_PURGED: Final = 100
 """Reservations that one transaction ends because they are due, for the reason of MAX_CHANGES."""
 
+DEFAULT_LIFETIME: Final = 60_000
+"""Milliseconds that a reservation lasts where nothing is said: some times what a scheduler needs to
+bind a pod.
+"""
+
 MAX_LIFETIME: Final = 7 * 86_400_000
 """Milliseconds that a reservation may last at most: a week outlasts any pod's way to its node."""
 

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from tests.service.world import HOSTNAME, ZONE, World, constraint, incoming, node, running, soft
-from topospread.codec.scheduler_config import ConfiguredRules
 from topospread.errors import InvalidRequest
 from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, SpreadConstraint
 from topospread.service.decisions.evaluate import evaluate
 from topospread.service.decisions.extension_points import filter_, pre_filter, score
 from topospread.service.decisions.request import SettingsOverride
-from topospread.spread.settings import LIST, FeatureGates, Profile
+from topospread.spread.settings import LIST, ConfiguredRules, FeatureGates, Profile
 from topospread.spread.verdicts import Code
 
 USE_CASES = (pre_filter, filter_, score, evaluate)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.service.world import HOSTNAME, ZONE, World, constraint, incoming, node, pod_of, running
-from topospread.codec.scheduler_config import ConfiguredRules
 from topospread.errors import InvalidRequest
 from topospread.kube.objects import DO_NOT_SCHEDULE, SpreadConstraint
 from topospread.service.decisions.evaluate import Evaluation, evaluate, evaluate_batch
 from topospread.service.decisions.extension_points import filter_, pre_filter
 from topospread.service.decisions.request import DecisionRequest, SettingsOverride
-from topospread.spread.settings import LIST, FeatureGates, Profile
+from topospread.spread.settings import LIST, ConfiguredRules, FeatureGates, Profile
 from topospread.spread.verdicts import Code
 
 BY_ZONE = Profile("by-zone", LIST, (SpreadConstraint(1, ZONE, DO_NOT_SCHEDULE),))

@@ -27,12 +27,11 @@ from tests.service.world import (
     world,
 )
 from topospread.codec.frames import framed
-from topospread.codec.scheduler_config import ConfiguredRules
 from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, SpreadConstraint
 from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.evaluate import Evaluation, evaluate
 from topospread.service.decisions.request import NO_OVERRIDE, SettingsOverride
-from topospread.spread.settings import LIST, FeatureGates, Profile
+from topospread.spread.settings import LIST, ConfiguredRules, FeatureGates, Profile
 from topospread.store.model import Kind
 from topospread_client import pod_from_manifest
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from tests.service.explaining.cases import SERVICE
 from tests.service.world import CLUSTER, PATIENCE, World
-from topospread.codec.scheduler_config import ConfiguredRules
 from topospread.replica.replicas import seconds_from_now
 from topospread.replica.view import Consistency, Freshness, Token
 from topospread.service.inspecting.inspector import InspectionRequest, Inspector
-from topospread.spread.settings import DEFAULT_PROFILE, FeatureGates, Profile
+from topospread.spread.settings import DEFAULT_PROFILE, ConfiguredRules, FeatureGates, Profile
 
 
 def test_new_defaults_are_in_force_at_once(three_zones: World) -> None:

@@ -10,7 +10,7 @@ from topospread.errors import InvalidRequest
 from topospread.replica.replicas import seconds_from_now
 from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.placement.place import ReservationPage, list_reservations
-from topospread.service.state.read import PageRequest
+from topospread.service.state.pages import PageRequest
 from topospread.spread.verdicts import Code
 
 BY_ZONE = constraint()

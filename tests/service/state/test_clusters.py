@@ -12,7 +12,8 @@ from tests.counting import Counting
 from topospread.errors import ClusterNotFound
 from topospread.replica.replicas import Replicas
 from topospread.replica.state import ReplicaOptions
-from topospread.service.state.read import PageRequest, StateReader
+from topospread.service.state.pages import PageRequest
+from topospread.service.state.read import StateReader
 
 if TYPE_CHECKING:
     from tests.service.world import World

@@ -14,7 +14,8 @@ from tests.store.conftest import SETTINGS
 from topospread.errors import InvalidRequest, RevisionCompacted, RevisionOfOtherHistory
 from topospread.replica.view import Token
 from topospread.service.state import listing
-from topospread.service.state.read import MAX_PAGE, PageRequest, StateReader
+from topospread.service.state.pages import MAX_PAGE, PageRequest
+from topospread.service.state.read import StateReader
 from topospread.store.model import Key, Kind, Remove, StoredObject, StoreSettings
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from topospread.service.state.log import (
     list_at_revision,
     watch,
 )
-from topospread.service.state.read import PageRequest, StateReader
+from topospread.service.state.pages import PageRequest
+from topospread.service.state.read import StateReader
 from topospread.store.model import Kind
 
 if TYPE_CHECKING:

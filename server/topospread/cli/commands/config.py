@@ -11,11 +11,11 @@ from topospread.access.file import read_access
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE, BadInput
 from topospread.cli.options import PATH
-from topospread.codec.scheduler_config import ConfiguredRules, read_rules
+from topospread.codec.scheduler_config import read_rules
 from topospread.config.loading import load_settings, read_config
 from topospread.config.settings import SETTINGS
 from topospread.errors import ConfigError
-from topospread.spread.settings import GATE_NAMES
+from topospread.spread.settings import GATE_NAMES, ConfiguredRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,15 +6,15 @@ import difflib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from topospread.codec.scheduler_config import ConfiguredRules
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.objects import DEFAULT_NAMESPACE, Pod
 from topospread.kube.violations import NOT_SUPPORTED
 from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency
 from topospread.spread.settings import (
     DEFAULT_PROFILE,
+    DEFAULT_RULES,
     GATE_NAMES,
-    FeatureGates,
+    ConfiguredRules,
     Profile,
     Rules,
 )
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 
 DEFAULT_CLUSTER: Final = "default"
-
-DEFAULT_RULES: Final = ConfiguredRules({DEFAULT_PROFILE: Profile()}, FeatureGates())
-"""kube-scheduler's own defaults."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from topospread.service.decisions.cycle import Cycle
     from topospread.service.decisions.request import NodeSelection, PodRef
     from topospread.service.placement.coordinator import PlacementCoordinator
-    from topospread.service.state.read import PageRequest
+    from topospread.service.state.pages import PageRequest
     from topospread.service.state.write import Traced
     from topospread.spread.topology import Ints
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from topospread.checkpoints import Computation, current_computation
 from topospread.errors import DeadlineExceeded
 from topospread.spread.verdicts import SUCCESS, Status
+from topospread.store.model import DEFAULT_LIFETIME
 
 if TYPE_CHECKING:
     from topospread.index.changes import ReservationRow
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from topospread.service.decisions.pods import ShapedPod
     from topospread.service.decisions.request import DecisionRequest
     from topospread.service.state.write import Traced
-
-DEFAULT_LIFETIME: Final = 60_000
-"""Milliseconds that a place is held: some times what a scheduler needs to bind a pod."""
 
 GIVE_UP: Final = 0.05
 """Seconds before the deadline of the last try, so that its result still reaches the caller."""
