@@ -162,8 +162,8 @@ def world() -> tuple[LocalConversation, World]:
     table = talk.api.call("GetNodeTable", state.GetNodeTableRequest())
     revision = Token.decode(table.meta.revision).revision
     strange = Token("another", Revision(revision.number, "tag")).encode()
-    nobody: Any = None
-    found = World(nobody, strange, 0, table.node_table_id)
+    unused: Any = None
+    found = World(unused, strange, 0, table.node_table_id)
     page = talk.api.call("ListObjects", state.ListObjectsRequest(kind=NODES, page_size=1))
     found.pages["ListObjects"] = page.next_page_token
     return talk, found
@@ -184,7 +184,7 @@ def test_refusals_are_those_of_a_server(world):
 
 
 @pytest.mark.parametrize("method", sorted(WRITING))
-def test_what_writes_is_not_served(method):
+def test_methods_that_write_are_not_served(method):
     request = GetMessageClass(API[NAMED[method]].input_type)()
     with pytest.raises(MethodNotServed):
         loaded(two_zones()).call(method, request)
@@ -223,7 +223,7 @@ def test_calls_see_changes_that_were_applied():
         api.call("GetObject", state.GetObjectRequest(kind=NODES, name="c1"))
 
 
-def test_what_changes_nothing_makes_no_revision():
+def test_changes_without_an_effect_make_no_revision():
     api = loaded(two_zones())
     before = api.call("GetNodeTable", state.GetNodeTableRequest()).meta.revision
     api.apply([put(two_zones()[0]), Remove(Key(Kind.NODE, "", "nobody"))])

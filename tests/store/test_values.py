@@ -78,7 +78,7 @@ def test_entries_distinguish_relevant_irrelevant_and_deleted():
 
 @given(st.integers(0, 10**40), st.integers(0, 10**40))
 def test_versions_compare_like_numbers(left, right):
-    assert rules.older(str(left), str(right)) == (left < right)
+    assert values.older(str(left), str(right)) == (left < right)
 
 
 @given(st.integers(1, 300), st.lists(st.integers(1, 120), min_size=1, max_size=200))

@@ -9,7 +9,6 @@ import signal
 import threading
 from contextlib import ExitStack
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from topospread.app.stop_event import StopEvent
@@ -17,7 +16,7 @@ from topospread.config.values import Address
 from topospread.errors import ConfigError, InvalidRequest
 from topospread.http.app import make_app
 from topospread.http.server import HttpServer
-from topospread.kubernetes.api_server import ApiServer, ClusterAccess
+from topospread.kubernetes.api_server import ClusterAccess, open_api_server
 from topospread.kubernetes.cluster_sync import ClusterSync
 from topospread.kubernetes.pod_waker import PodWaker
 from topospread.kubernetes.sink import ServiceSink
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from topospread.config.settings import ServerSettings
+    from topospread.kubernetes.api_server import ApiServer
     from topospread.kubernetes.sink import Sink
     from topospread.service.decisions.engine import Engine
     from topospread.service.state.leases import Leases
@@ -101,17 +101,6 @@ def make_pod_waking(
 def holder_identity() -> str:
     """A unique identity for the lease, which also says where this process runs."""
     return f"{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}"
-
-
-def open_api_server(access: ClusterAccess) -> ApiServer:
-    """The API server that a cluster is read from.
-
-    Raises:
-        ConfigError: it cannot be found, or the client is not installed.
-    """
-    if find_spec("kubernetes") is None:
-        raise ConfigError("this needs the Kubernetes client: pip install 'topospread[sync]'")
-    return ApiServer(access)
 
 
 class SyncProcess:

@@ -43,9 +43,8 @@ def listed_objects(kubeconfig: str, context: str) -> Iterator[StoredObject]:
             RBAC for all that lack.
         Unreachable: the API server does not answer, or not with lists.
     """
-    from topospread.app.cluster_sync import open_api_server
     from topospread.errors import ConfigError
-    from topospread.kubernetes.api_server import ClusterAccess
+    from topospread.kubernetes.api_server import ClusterAccess, open_api_server
 
     try:
         api = open_api_server(ClusterAccess(kubeconfig, context))

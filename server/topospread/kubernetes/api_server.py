@@ -15,6 +15,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
 from urllib.parse import urlencode
 
@@ -22,6 +23,7 @@ import orjson
 
 from topospread.errors import (
     ClusterUnavailable,
+    ConfigError,
     NotFound,
     RevisionCompacted,
     RevisionUnavailable,
@@ -366,3 +368,14 @@ def _status_text(content: bytes) -> str:
     if isinstance(status, dict) and isinstance(status.get("message"), str):
         return str(status["message"])
     return content[:200].decode(errors="replace").strip()
+
+
+def open_api_server(access: ClusterAccess) -> ApiServer:
+    """The API server that a cluster is read from.
+
+    Raises:
+        ConfigError: it cannot be found, or the client is not installed.
+    """
+    if find_spec("kubernetes") is None:
+        raise ConfigError("this needs the Kubernetes client: pip install 'topospread[sync]'")
+    return ApiServer(access)

@@ -16,7 +16,7 @@ from topospread.errors import (
 )
 from topospread.replica.follower import LogFollower
 from topospread.replica.state import ReplicaState
-from topospread.store.rules import older
+from topospread.store.values import older
 
 if TYPE_CHECKING:
     from collections.abc import Callable

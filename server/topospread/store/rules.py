@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.errors import Fenced, RevisionCompacted
 from topospread.store.model import MAX_LEASE, Kind, Lease, Put, WriteOutcome
-from topospread.store.values import Header, header, key_of, unpack
+from topospread.store.values import Header, header, key_of, older, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,11 +26,6 @@ It is as large as the log's own values, and only lists with pages need it, which
 """
 
 _MARK: Final = re.compile(r"[0-9]{1,20}:[0-9]{1,20}")
-
-
-def older(version: str, than: str) -> bool:
-    """Whether a decimal string is the smaller number, however many digits it has."""
-    return (len(version), version) < (len(than), than)
 
 
 def judge_put(

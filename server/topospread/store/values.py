@@ -220,3 +220,8 @@ def observed_version(stored: StoredObject) -> tuple[Kind, str] | None:
     if kind is None or not stored.digest or not stored.resource_version:
         return None
     return kind, stored.resource_version
+
+
+def older(version: str, than: str) -> bool:
+    """Whether a decimal string is the smaller number, however many digits it has."""
+    return (len(version), version) < (len(than), than)

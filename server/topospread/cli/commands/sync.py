@@ -81,8 +81,8 @@ def command(
     that this runs in. It runs until SIGTERM or Ctrl-C. `topospread serve --sync` does the same
     within a server.
     """
-    from topospread.app.cluster_sync import SyncProcess, holder_identity, open_api_server
-    from topospread.kubernetes.api_server import ClusterAccess
+    from topospread.app.cluster_sync import SyncProcess, holder_identity
+    from topospread.kubernetes.api_server import ClusterAccess, open_api_server
     from topospread.telemetry.logs import start_logging
 
     try:

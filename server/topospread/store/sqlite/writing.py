@@ -370,7 +370,7 @@ class _Writer:
         if outcome is not WriteOutcome.NOT_FOUND or self._stored(remove.key) is not None:
             return False
         tombstones = self._tombstone(remove.key)
-        return not tombstones or rules.older(tombstones, remove.up_to_version)
+        return not tombstones or values.older(tombstones, remove.up_to_version)
 
     def _stored(self, key: Key) -> bytes | None:
         if self.cluster is None:
