@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from tests.cli.manifests import CLUSTER, NOWHERE, POD
+from tests.cli.processes import environment
 from tests.redis_server import ROOT
 from topospread.cli.main import VERBS, root
 from topospread.cli.state_source import COMPLETE
@@ -220,3 +223,62 @@ def test_pods_whose_owners_are_not_given_have_no_default_constraints_and_that_is
         said = bare("report", "--from", "part.yaml")
         assert (said.code, COMPLETE in said.err) == (0, warned)
         assert COMPLETE not in bare("get", "pods", "--from", "part.yaml").err
+
+
+def test_a_cluster_that_can_have_no_such_name_is_refused(bare, folder):
+    said = bare("report", "--from", "dump.yaml", "--cluster", "No_Label")
+    assert said.code == 2
+    assert "'No_Label' is not a DNS label" in said.err
+
+
+def test_the_time_out_bounds_what_is_computed(bare, folder):
+    said = bare("report", "--from", "dump.yaml", "--timeout", "0.000001")
+    assert (said.code, said.out) == (3, "")
+    assert "did not answer in time" in said.err
+    assert "unix:" not in said.err
+
+
+def test_no_file_is_read_for_a_configuration_that_cannot_be_used(bare, folder):
+    (folder / "broken.yaml").write_text("kind: Other\n")
+    said = bare("report", "--from", "dump.yaml", "--config", "broken.yaml")
+    again = bare("report", "--from", "nowhere.yaml", "--config", "broken.yaml")
+    assert (said.code, again.code, again.err) == (2, 2, said.err)
+
+
+MEASURED = """\
+import sys, threading
+from topospread.cli.main import run
+started = []
+start = threading.Thread.start
+threading.Thread.start = lambda self: (started.append(self.name), start(self))
+code = run(sys.argv[1:])
+names = sorted(name for name in sys.modules if name.partition(".")[0].startswith("topospread"))
+print(*names, sep="\\n", file=sys.stderr)
+print(*{name.partition(".")[0] for name in sys.modules}, *sys.modules, file=sys.stderr)
+sys.exit(code or len(started))
+"""
+
+OF_SERVERS = {
+    *("opentelemetry", "prometheus_client", "redis", "starlette", "uvicorn", "sqlite3"),
+    *("grpc._server", "topospread.app", "topospread.rpc", "topospread.http"),
+    *("topospread.kubernetes", "topospread.store.sqlite", "topospread.calls.pipeline"),
+}
+"""Modules that only what serves needs."""
+
+MOST_MODULES = 195
+"""Of ours, whatever they are named; each costs some half a millisecond."""
+
+
+def test_a_report_loads_no_server_and_starts_no_thread():
+    ran = subprocess.run(
+        [sys.executable, "-c", MEASURED, "report", "--from", "examples/cluster"],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    *ours, everything = ran.stderr.splitlines()
+    assert (ran.returncode, "shop" in ran.stdout) == (0, True), ran.stderr
+    assert OF_SERVERS.isdisjoint(everything.split())
+    assert len(ours) <= MOST_MODULES
