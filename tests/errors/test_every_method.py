@@ -121,23 +121,19 @@ def failing() -> Iterator[grpc.Channel]:
             return ServerStreaming(kind, lambda raw, call: iter([fail(raw, call)]))
         return UnaryBytes(fail)
 
-    services: dict[str, dict[str, Method]] = {}
-    for path in API:
-        _, service, name = path.split("/")
-        services.setdefault(service, {})[name] = failing(path)
-    with _bare(services) as channel:
+    with _bare({path.removeprefix("/"): failing(path) for path in API}) as channel:
         yield channel
 
 
 @contextmanager
-def _bare(services: Any) -> Iterator[grpc.Channel]:
+def _bare(methods: Mapping[str, Method]) -> Iterator[grpc.Channel]:
     """A server of these methods alone."""
     chosen, tracing = settings(), tracing_from_environment("0")
     sweeper, metrics = Sweeper(), Metrics("0")
     pools = factories.make_pools(chosen, metrics, sweeper)
     options = factories.grpc_options(chosen)
     parts = Parts(tracing, metrics, AccessControl(), MessageLimits(), MemoryGuard(1 << 20), sweeper)
-    server = GrpcServer(Pipeline(parts), services, pools, options)
+    server = GrpcServer(Pipeline(parts), methods, pools, options)
     port = server.listen(Address("127.0.0.1", 0), None)
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
