@@ -46,7 +46,9 @@ come from Prometheus' client library.
 
 `topospread_constraint*` are what [reports](api.md#services) say, unless `--constraint-metrics` is
 `none`. A cluster that changed is looked at after some 5 s, and where looks would take more than 2 %
-of a core later, up to 30 s. `topospread_constraint_*` have the namespace, the owner and the id of
+of a core later, up to 30 s. Each cluster of the store is followed for them, also one that nobody
+asks about; where its constraints are not counted, `topospread_constraints_missing` has the reason.
+`topospread_constraint_*` have the namespace, the owner and the id of
 the constraint as GetConstraint takes it; pods without an owner have an empty one, and
 a value is cut to 253 bytes, with `?` for what cannot be printed. They are for the
 constraints that `--constraint-metrics` chooses, up to `--max-constraint-series`, and go when it
@@ -121,7 +123,9 @@ def observed() -> Metrics:
     metrics.config_reloaded(1, accepted=True)
     metrics.watch_clusters(lambda: [ClusterGauges("default", {"Node": 1}, 0, 0, 0.0, 0.0, 0)])
     constraint = ConstraintGauges(("shop", "Deployment", "web", "zone", "", "id"), "", 0, 0, 0)
-    metrics.watch_constraints(lambda: [ClusterConstraints("default", {}, {}, 0.0, (constraint,))])
+    metrics.watch_constraints(
+        lambda: [ClusterConstraints("default", {"blocked": 1}, {}, 0.0, (constraint,))]
+    )
     metrics.watch_pools(lambda: [PoolGauges("decisions", 0, 0)])
     metrics.watch_caches(lambda: [CacheGauges("shapes", 0, 0, 0)])
     pods = KindGauges("Pod", watching=True, lag_seconds=0.0, objects=0, counters=KindCounters())

@@ -65,6 +65,7 @@ BUDGETS: Final[Mapping[str, Budget]] = {
         "claims": 2,
         "bursts": 2,
         "refused": 16,
+        "inspections": 256,
         # Of each cluster.
         "masks": 8,
         "memberships": 4,

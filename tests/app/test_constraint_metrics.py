@@ -12,7 +12,9 @@ from tests.servers import Peer, ServerProcess, served
 from tests.service.inspecting.cases import pod_of
 from tests.service.world import node
 from tests.telemetry.expositions import samples
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
+from topospread.service.inspecting import monitoring
+from topospread_proto.v1 import cluster_state_service_pb2 as state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,9 +76,32 @@ def test_a_cluster_that_is_deleted_takes_its_series_along() -> None:
         peer.apply(*OBJECTS)
         peer.evaluate(cluster="default")
         until(lambda: skews(shown(server)) == {"hard": 3}, "the worst hard one is shown")
-        server._replicas.forget("default")
-        left = [name for name, _ in samples(shown(server)) if name.startswith("topospread_constr")]
-        assert left == []
+        peer.state.DeleteCluster(state.DeleteClusterRequest(cluster="default"), timeout=PATIENCE)
+        until(lambda: not skews(shown(server)), "it is gone")
+
+
+def test_an_unused_cluster_has_its_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitoring, "CLUSTERS_PAUSE", 0.1)
+    with served(http="127.0.0.1:0") as server, Peer(server.address) as peer:
+        peer.state.ApplyObjects(
+            state.ApplyObjectsRequest(cluster="made-later", objects=OBJECTS), timeout=PATIENCE
+        )
+        until(lambda: skews(shown(server)) == {"hard": 3, "soft": 3}, "they are counted")
+
+
+def test_a_cluster_with_too_many_says_so_after_a_restart(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/state.db"
+    with served(store=store) as first, Peer(first.address) as peer:
+        peer.apply(*OBJECTS)
+    reason = (
+        "topospread_constraints_missing",
+        frozenset({("cluster", "default"), ("reason", "too_many")}),
+    )
+    with served(store=store, http="127.0.0.1:0", max_cluster_constraints=1) as server:
+        until(lambda: samples(shown(server)).get(reason) == 1, "it is said why")
+        names = {name for name, _ in samples(shown(server))}
+        assert "topospread_constraints_age_seconds" in names
+        assert "topospread_constraints" not in names
 
 
 @pytest.mark.parametrize(

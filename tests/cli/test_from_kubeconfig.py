@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,6 +20,8 @@ from tests.apiserver.objects import RESOURCES, Objects
 from tests.apiserver.server import ApiServer, Fault
 from tests.cli.manifests import CLUSTER, NOWHERE
 from tests.kubernetes.syncing import kubeconfig
+from tests.waiting import PATIENCE, until
+from topospread.cli import kubeconfig_source
 
 STORED = {resource.kind for resource in RESOURCES}
 PODS = ["pod/shop/web-0", "pod/shop/web-1", "pod/shop/web-3"]
@@ -167,3 +177,118 @@ def test_a_program_for_credentials_that(bare, api, tmp_path, case):
     assert len(refused.err.splitlines()) == 1
     assert api.asked == []
     assert logging.getLogger().handlers == handlers
+
+
+def executable(*command: str, **given: str) -> dict[str, Any]:
+    """A user whose credentials a program makes."""
+    version = "client.authentication.k8s.io/v1"
+    made = {"apiVersion": version, "interactiveMode": "Never", **given}
+    return {"exec": {**made, "command": command[0], "args": list(command[1:])}}
+
+
+HANGS = "echo $$ >>{0}; sleep 600 & echo $! >>{0}; wait"
+
+
+def ended(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return stat.rpartition(")")[2].split()[0] in "ZX"
+
+
+def pids(path: Path) -> list[int]:
+    lines = path.read_text().split() if path.exists() else []
+    return [int(each) for each in lines] if len(lines) == 2 else []
+
+
+def test_a_program_that_hangs_is_ended_at_the_timeout_with_its_children(bare, tmp_path):
+    user = executable("sh", "-c", HANGS.format(tmp_path / "pids"))
+    config = kubeconfig(tmp_path, "http://127.0.0.1:1", user=user)
+    asked = ("get", "pods", "--from", "kubeconfig", "--kubeconfig", config)
+    said = bare(*asked, "--timeout", "2")
+    assert (said.code, said.out) == (3, "")
+    assert said.err.startswith("topospread: the cluster was not read within 2 s: ")
+    for pid in pids(tmp_path / "pids"):
+        until(partial(ended, pid), "it ended")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_program_ends_with_the_command(tmp_path, number, code):
+    user = executable("sh", "-c", HANGS.format(tmp_path / "pids"))
+    config = kubeconfig(tmp_path, "http://127.0.0.1:1", user=user)
+    verb = ["get", "pods", "--from", "kubeconfig", "--kubeconfig", config]
+    with subprocess.Popen([sys.executable, "-m", "topospread", *verb], stderr=-1) as running:
+        started = until(lambda: pids(tmp_path / "pids"), "the program runs")
+        running.send_signal(number)
+        assert running.wait(PATIENCE) == code
+    for pid in started:
+        until(partial(ended, pid), "it ended")
+
+
+def test_a_program_that_prints_without_end_is_ended(bare, tmp_path):
+    config = kubeconfig(tmp_path, "http://127.0.0.1:1", user=executable("yes"))
+    said = bare("get", "pods", "--from", "kubeconfig", "--kubeconfig", config)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.endswith("its program gave no credentials: it printed more than 1 MiB\n")
+
+
+def test_children_that_a_program_leaves_are_not_waited_for(bare, api, tmp_path):
+    version = "client.authentication.k8s.io/v1"
+    printed = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "t"}}
+    command = f"sleep 600 & echo $! $$ >{tmp_path}/pids; echo '{json.dumps(printed)}'"
+    config = kubeconfig(tmp_path, api.url, user=executable("sh", "-c", command))
+    said = bare("get", "pods", "-o", "name", "--from", "kubeconfig", "--kubeconfig", config)
+    os.kill(pids(tmp_path / "pids")[0], signal.SIGKILL)
+    assert (said.code, said.lines) == (0, PODS)
+
+
+def test_an_api_server_that_says_nothing_is_left_at_the_timeout(bare, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = kubeconfig(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        asked = ("get", "pods", "--from", "kubeconfig", "--kubeconfig", config)
+        said = bare(*asked, "--timeout", "0.5")
+    assert (said.code, said.out) == (3, "")
+    assert said.err.startswith("topospread: the cluster was not read within 0.5 s: ")
+
+
+def test_lists_have_a_limit_in_bytes(bare, api, tmp_path, monkeypatch):
+    monkeypatch.setattr(kubeconfig_source, "MOST_BYTES", 1 << 10)
+    config = kubeconfig(tmp_path, api.url)
+    said = bare("get", "pods", "--from", "kubeconfig", "--kubeconfig", config)
+    assert (said.code, said.out) == (2, "")
+    assert "the lists of this cluster have more than 0 MiB of JSON" in said.err
+
+
+def test_a_token_that_no_header_can_have_is_bad_input(bare, api, tmp_path):
+    config = kubeconfig(tmp_path, api.url, token="one\r\ntwo: three")
+    said = bare("get", "pods", "--from", "kubeconfig", "--kubeconfig", config)
+    assert (said.code, said.out) == (2, "")
+    assert said.err == (
+        f"topospread: kubeconfig {config} cannot be used: the user's token has a line break or "
+        "another character that no header may have\n"
+    )
+
+
+def test_a_token_file_without_an_end_is_not_read(bare, api, tmp_path):
+    config = kubeconfig(tmp_path, api.url, user={"tokenFile": "/dev/zero"})
+    said = bare("get", "pods", "--from", "kubeconfig", "--kubeconfig", config)
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert said.err.endswith("/dev/zero is no regular file\n")
+
+
+def test_a_kubeconfig_in_latin_1_is_named_with_its_line(bare, tmp_path):
+    config = tmp_path / "kubeconfig"
+    config.write_bytes("apiVersion: v1\nkind: Config\ncurrent-context: café\n".encode("latin-1"))
+    said = bare("get", "pods", "--from", "kubeconfig", "--kubeconfig", config)
+    assert (said.code, said.out) == (2, "")
+    text = "cannot be used: line 3: byte 0xe9 is no UTF-8: save it as UTF-8"
+    assert said.err == f"topospread: kubeconfig {config} {text}\n"
+
+
+def test_a_manifest_in_latin_1_is_named_with_its_line(bare, tmp_path):
+    manifest = tmp_path / "node.yaml"
+    manifest.write_bytes("kind: Node\nmetadata:\n  name: café\n".encode("latin-1"))
+    said = bare("get", "nodes", "--from", manifest)
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"topospread: {manifest}:3: not YAML: it is no UTF-8: save it as UTF-8\n"

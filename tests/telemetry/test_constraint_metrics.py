@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.telemetry.expositions import samples, value
 from topospread.telemetry.constraint_metrics import (
     LABELS,
+    MISSING,
     STATES,
     ClusterConstraints,
     ConstraintGauges,
@@ -35,6 +36,17 @@ def test_a_constraint_is_named_by_its_workload() -> None:
     assert value(exposition, "topospread_constraint_max_skew", **labels) == 1
     assert value(exposition, "topospread_constraint_blocked_pods", **labels) == 2
     assert value(exposition, "topospread_constraints_age_seconds", cluster="prod") == 0
+
+
+def test_a_cluster_that_was_not_counted_has_a_reason_and_no_numbers() -> None:
+    exposition = exposed(ClusterConstraints("prod", {}, {}, 9.0, [], "too_many"), seen(cluster="a"))
+    name = "topospread_constraints_missing"
+    reasons = [value(exposition, name, cluster="prod", reason=reason) for reason in MISSING]
+    assert reasons == [0, 0, 1, 0]
+    assert not any(value(exposition, name, cluster="a", reason=reason) for reason in MISSING)
+    assert value(exposition, "topospread_constraints_age_seconds", cluster="prod") == 9
+    of_prod = [name for name, labels in samples(exposition) if ("cluster", "prod") in labels]
+    assert "topospread_constraints" not in of_prod
 
 
 def test_each_state_has_a_series_of_which_one_is_1() -> None:

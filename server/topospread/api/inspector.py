@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from topospread.api.constraint_statuses import (
-    STATES,
-    description_message,
-    status_message,
-    total_messages,
-)
 from topospread.api.decode import check_required, settings_of, token_of
 from topospread.api.request_fields import check_all, page_request, required_consistency
 from topospread.calls.call import Call, Method, ServerStreaming, Unary
+from topospread.checkpoints import Computation
 from topospread.codec.pods import selector_of
 from topospread.errors import (
     DeadlineExceeded,
@@ -30,27 +26,21 @@ from topospread.kube.violations import NOT_SUPPORTED
 from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.service.explaining.explain import check_limit
+from topospread.service.inspecting.cluster_inspector import totals
 from topospread.service.inspecting.describing import DescriptionLimits, describe
-from topospread.service.inspecting.inspector import InspectionRequest, totals
-from topospread.service.inspecting.statuses import (
-    ConstraintFilter,
-    ConstraintOrder,
-    Owner,
-)
+from topospread.service.inspecting.messages import status_message, total_messages
+from topospread.service.inspecting.statuses import STATES, ConstraintFilter, Owner
 from topospread.service.messages import meta_of
 from topospread.store.checks import check_cluster
 from topospread_proto.v1 import inspector_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
-    from topospread.replica.view import Consistency
-    from topospread.service.inspecting.inspector import Inspection, Inspector
-    from topospread.service.inspecting.statuses import ConstraintStatus, SpreadState
+    from topospread.service.inspecting.cluster_inspector import ClusterInspector, Inspection
+    from topospread.service.inspecting.inspector import InspectionReader, Inspector
+    from topospread.service.inspecting.statuses import ConstraintStatus, State
     from topospread.service.state.pages import PageRequest
-
-    _WithSettings = pb.ListConstraintsRequest | pb.GetConstraintRequest | pb.WatchConstraintsRequest
 
 SERVICE: Final = "topospread.v1.InspectorService"
 
@@ -69,13 +59,6 @@ IDLE: Final = 0.5
 
 LOOK_SECONDS: Final = 30.0
 """Seconds that one look of a watch may take."""
-
-_ORDERS: Final[Mapping[int, ConstraintOrder]] = {
-    pb.CONSTRAINT_ORDER_UNSPECIFIED: ConstraintOrder.SEVERITY,
-    pb.CONSTRAINT_ORDER_SEVERITY: ConstraintOrder.SEVERITY,
-    pb.CONSTRAINT_ORDER_NAME: ConstraintOrder.NAME,
-}
-_STATES: Final = {number: state for state, number in STATES.items()}
 
 
 class InspectorServicer:
@@ -106,8 +89,8 @@ class InspectorServicer:
             partial(check_limit, request.domain_limit),
         )
         asked = _filter(request.filter)
-        inspection = self._inspect(request, call.deadline, required_consistency(request))
-        matching = inspection.matching(asked, _order(request.order))
+        inspection = self._inspect(request, call)
+        matching = inspection.matching(asked, request.order)
         found = [each for each in matching if asked.has_state(each)]
         shown, more = _page(found, page)
         limit = request.domain_limit or LISTED_DOMAINS
@@ -137,14 +120,15 @@ class InspectorServicer:
             partial(check_limit, request.node_limit, "nodeLimit"),
             partial(check_limit, request.pod_limit, "podLimit"),
         )
-        inspection = self._inspect(request, call.deadline, required_consistency(request))
+        inspection = self._inspect(request, call)
         limits = DescriptionLimits(
             request.domain_limit or DESCRIBED,
             request.node_limit or DESCRIBED,
             request.pod_limit or DESCRIBED,
         )
         found = describe(inspection, request.constraint_id, limits)
-        return description_message(found, meta_of(inspection.view, inspection.replica), limits)
+        found.meta.CopyFrom(meta_of(inspection.view, inspection.replica))
+        return found
 
     def watch(
         self, request: pb.WatchConstraintsRequest, call: Call
@@ -157,34 +141,34 @@ class InspectorServicer:
             partial(settings_of, request.settings),
             partial(check_limit, request.domain_limit),
         )
-        inspection = self._look(request)
-        call.send_headers()
-        limit = request.domain_limit or LISTED_DOMAINS
         changes = _WatchedConstraints(_filter(request.filter), request.revision)
-        while call.active():
-            change = changes.next(inspection)
-            if change is not None:
-                yield from _messages(inspection, change, limit)
-            _await_change(inspection)
-            inspection = self._look(request, inspection)
+        limit = request.domain_limit or LISTED_DOMAINS
+        cluster = request.cluster or DEFAULT_CLUSTER
+        with self._inspector.reader(cluster, settings_of(request.settings)) as reader:
+            inspection = self._look(reader, call)
+            call.send_headers()
+            while call.active():
+                change = changes.next(inspection)
+                if change is not None:
+                    yield from _messages(inspection, change, limit)
+                _await_change(inspection)
+                inspection = self._look(reader, call)
 
-    def _look(
-        self, request: pb.WatchConstraintsRequest, before: Inspection | None = None
-    ) -> Inspection:
-        """Inspect the newest state at hand, for a watch."""
-        return self._inspect(request, time.monotonic() + LOOK_SECONDS, DEFAULT_CONSISTENCY, before)
+    def _look(self, reader: InspectionReader, call: Call) -> Inspection:
+        """Inspect the newest state at hand, for a watch; as long computations do, in turn."""
+        deadline = min(call.deadline, time.monotonic() + LOOK_SECONDS)
+        with Computation(deadline, call.active, turn=self._inspector.turn, share=True):
+            return reader.inspect(DEFAULT_CONSISTENCY, deadline)
 
     def _inspect(
-        self,
-        request: _WithSettings,
-        deadline: float,
-        consistency: Consistency,
-        before: Inspection | None = None,
+        self, request: pb.ListConstraintsRequest | pb.GetConstraintRequest, call: Call
     ) -> Inspection:
-        cluster = request.cluster or DEFAULT_CLUSTER
-        settings = settings_of(request.settings)
-        asked = InspectionRequest(deadline, cluster, consistency, settings)
-        return self._inspector.inspect(asked, before)
+        return self._inspector.inspect(
+            request.cluster or DEFAULT_CLUSTER,
+            required_consistency(request),
+            call.deadline,
+            settings_of(request.settings),
+        )
 
 
 class _ConstraintChanges(NamedTuple):
@@ -198,11 +182,13 @@ class _ConstraintChanges(NamedTuple):
     constraints: Sequence[ConstraintStatus]
     deleted: Sequence[str]
     complete: bool
-    totals: Mapping[SpreadState, int]
+    totals: Mapping[State, int]
 
 
 class _WatchedConstraints:
     """What a caller of a watch has, and what is to be sent next.
+
+    It keeps the statuses that the caller has, which all watches share.
 
     Args:
         asked: the constraints that it is about.
@@ -212,35 +198,44 @@ class _WatchedConstraints:
     def __init__(self, asked: ConstraintFilter, revision: str) -> None:
         self._asked = asked
         self._revision = revision
-        self._last: Inspection | None = None
-        self._known: set[str] = set()
+        self._of: ClusterInspector | None = None
+        self._known: Mapping[str, ConstraintStatus] = {}
+        self._totals: Counter[State] = Counter()
 
     def next(self, inspection: Inspection) -> _ConstraintChanges | None:
         """What differs from the last one; None for nothing."""
-        last, known = self._last, self._known
-        if inspection is last:
+        before, known = self._of, self._known
+        if known is inspection.statuses:
             return None
-        matching = inspection.matching(self._asked, ConstraintOrder.SEVERITY)
+        self._of, self._known = inspection.inspector, inspection.statuses
+        if before is not inspection.inspector:
+            return self._all(inspection, first=before is None)
+        there = inspection.statuses
+        former = [each for key, each in known.items() if there.get(key) is not each]
+        newer = [each for key, each in there.items() if known.get(key) is not each]
+        former = [each for each in former if self._asked.passes(each)]
+        newer = [each for each in newer if self._asked.passes(each)]
+        self._totals.subtract([each.state for each in former])
+        self._totals.update([each.state for each in newer])
+        changed = [each for each in newer if self._asked.has_state(each)]
+        left = {each.key.id for each in former if self._asked.has_state(each)}
+        left.difference_update([each.key.id for each in changed])
+        if not changed and not left:
+            return None
+        changed.sort(key=lambda each: each.by_severity)
+        return _ConstraintChanges(changed, sorted(left), complete=False, totals=self._counted())
+
+    def _all(self, inspection: Inspection, *, first: bool) -> _ConstraintChanges:
+        """All of an inspection, or what changed since the list that the caller had at first."""
+        matching = inspection.matching(self._asked)
         passing = [each for each in matching if self._asked.has_state(each)]
-        there = {each.key.id for each in passing}
-        self._last, self._known = inspection, there
-        if last is None:
-            changes = self._since_list(inspection, passing, there)
-        elif last.inspector is not inspection.inspector:
-            changes = None
-        else:
-            seen = last.number
-            changed = [e for e in passing if e.changed > seen or e.key.id not in known]
-            changes = changed, sorted(known - there)
-            if not any(changes):
-                return None
-        counted = totals(matching)
-        if changes is None:
-            return _ConstraintChanges(passing, (), complete=True, totals=counted)
-        return _ConstraintChanges(*changes, complete=False, totals=counted)
+        self._totals = Counter([each.state for each in matching])
+        changes = self._since_list(inspection, passing) if first else None
+        shown, left = changes or (passing, ())
+        return _ConstraintChanges(shown, left, complete=changes is None, totals=self._counted())
 
     def _since_list(
-        self, inspection: Inspection, passing: Sequence[ConstraintStatus], there: AbstractSet[str]
+        self, inspection: Inspection, passing: Sequence[ConstraintStatus]
     ) -> tuple[Sequence[ConstraintStatus], Sequence[str]] | None:
         """What changed since the caller's list, of which nobody knows what was in it.
 
@@ -251,8 +246,12 @@ class _WatchedConstraints:
         gone = None if seen is None else inspection.inspector.since(seen)
         if seen is None or gone is None:
             return None
-        left = [each.key.id for each in inspection.statuses.values() if each.changed > seen]
-        return [each for each in passing if each.changed > seen], sorted({*gone, *left} - there)
+        changed = [each.key.id for each in inspection.statuses.values() if each.changed > seen]
+        left = {*gone, *changed}.difference([each.key.id for each in passing])
+        return [each for each in passing if each.changed > seen], sorted(left)
+
+    def _counted(self) -> Mapping[State, int]:
+        return {state: self._totals[state] for state in STATES}
 
 
 def _await_change(inspection: Inspection) -> None:
@@ -309,7 +308,7 @@ def _filter(asked: pb.ConstraintFilter) -> ConstraintFilter:
     wrong = [
         FieldViolation(f"filter.states[{i}]", "must be a state", NOT_SUPPORTED, state)
         for i, state in enumerate(asked.states)
-        if state not in _STATES
+        if state not in STATES
     ]
     action = asked.when_unsatisfiable
     if action not in ("", DO_NOT_SCHEDULE, SCHEDULE_ANYWAY):
@@ -323,7 +322,7 @@ def _filter(asked: pb.ConstraintFilter) -> ConstraintFilter:
     return ConstraintFilter(
         namespace=asked.namespace,
         selector=selector,
-        states=frozenset(_STATES[state] for state in asked.states),
+        states=frozenset(asked.states),
         topology_key=asked.topology_key,
         owner=Owner(asked.owner.kind, asked.owner.name),
         when_unsatisfiable=action,
@@ -335,8 +334,6 @@ def _revision(given: str) -> None:
         token_of(given, "revision")
 
 
-def _order(order: int) -> ConstraintOrder:
-    known = _ORDERS.get(order)
-    if known is None:
+def _order(order: pb.ConstraintOrder.ValueType) -> None:
+    if order not in pb.ConstraintOrder.values():
         raise InvalidRequest.of([FieldViolation("order", "must be an order", NOT_SUPPORTED, order)])
-    return known

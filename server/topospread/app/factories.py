@@ -29,6 +29,7 @@ from topospread.spread.linting.engine import RULES
 from topospread.store.urls import SqliteURL
 from topospread.telemetry.constraint_metrics import ClusterConstraints, ConstraintGauges
 from topospread.telemetry.families import CacheGauges, ClusterGauges
+from topospread_proto.v1.inspector_service_pb2 import SpreadState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -163,13 +164,19 @@ def make_writes(settings: ServerSettings, store: Store, replicas: Replicas) -> S
 
 
 def make_constraint_monitor(
-    settings: ServerSettings, inspector: Inspector, replicas: Replicas, *, exposed: bool
+    settings: ServerSettings,
+    inspector: Inspector,
+    replicas: Replicas,
+    store: Store,
+    *,
+    exposed: bool,
 ) -> ConstraintMonitor | None:
     """What looks at all constraints; None where nobody would see what it found."""
     chosen = settings.constraint_metrics
     if not exposed or chosen == "none":
         return None
-    return ConstraintMonitor(inspector, replicas, chosen, settings.max_constraint_series)
+    limit = settings.max_constraint_series
+    return ConstraintMonitor(inspector, replicas, chosen, limit, store.clusters)
 
 
 def make_limits(settings: ServerSettings) -> Limits:
@@ -245,11 +252,16 @@ def constraint_gauges(monitor: ConstraintMonitor) -> Iterator[ClusterConstraints
     for seen in monitor.constraints():
         yield ClusterConstraints(
             seen.cluster,
-            {state.name.lower(): count for state, count in seen.totals.items()},
-            {state.name.lower(): count for state, count in seen.omitted.items()},
+            {_state_name(state): count for state, count in seen.totals.items()},
+            {_state_name(state): count for state, count in seen.omitted.items()},
             seen.age_seconds,
             [_constraint_gauges(each) for each in seen.shown],
+            "" if seen.missing is None else seen.missing.value,
         )
+
+
+def _state_name(state: SpreadState.ValueType) -> str:
+    return SpreadState.Name(state).removeprefix("SPREAD_STATE_").lower()
 
 
 def _constraint_gauges(status: ConstraintStatus) -> ConstraintGauges:
@@ -263,7 +275,7 @@ def _constraint_gauges(status: ConstraintStatus) -> ConstraintGauges:
         key.id,
     )
     return ConstraintGauges(
-        labels, status.state.name.lower(), status.spread.skew, constraint.max_skew, status.blocked
+        labels, _state_name(status.state), status.spread.skew, constraint.max_skew, status.blocked
     )
 
 

@@ -141,11 +141,14 @@ class Server:
             )
             self._cycles = CycleCache()
             self._engine = self._make_engine()
-            self._inspector = Inspector(self._engine, settings.max_cluster_constraints)
+            self._inspector = Inspector(
+                self._engine, settings.max_cluster_constraints, self.pools.turn
+            )
             self._monitor = factories.make_constraint_monitor(
                 settings,
                 self._inspector,
                 self._replicas,
+                self._store,
                 exposed=settings.http is not None,
             )
             if self._monitor is not None:

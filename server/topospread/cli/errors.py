@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import signal
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -24,7 +27,7 @@ from topospread_client import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from topospread_client import PodReference
 
@@ -88,6 +91,24 @@ _CALLER_ERRORS: Final = (
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM, which ends a command that writes as Ctrl-C does."""
+
+
+@contextmanager
+def raising_sigterm() -> Iterator[None]:
+    """Raise Terminated at SIGTERM, unless this process was started with it ignored."""
+    ignored = signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    if ignored or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(signum: int, frame: Any) -> NoReturn:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class BadInput(click.ClickException):

@@ -49,9 +49,14 @@ def context_namespace(kubeconfig: str, context: str) -> str:
 def _content(path: Path) -> dict[str, Any]:
     import yaml
 
+    from topospread.kubernetes.kubeconfig import not_utf8
+
     try:
         with path.open("rb") as file:
-            content = yaml.load(file.read(_LARGEST), Loader=yaml.CSafeLoader)
+            read = file.read(_LARGEST)
+        if wrong := not_utf8(read):
+            raise BadInput(f"kubeconfig {path} cannot be used: {wrong}")
+        content = yaml.load(read, Loader=yaml.CSafeLoader)
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:

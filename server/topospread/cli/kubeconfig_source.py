@@ -5,14 +5,16 @@ One list of each kind, in pages: nothing is watched and nothing is written.
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.cli import output
-from topospread.cli.errors import BadInput, Unreachable
+from topospread.cli.errors import BadInput, Unreachable, raising_sigterm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from topospread.kubernetes.api_server import ApiServer
     from topospread.kubernetes.objects import ObservedObject, Resource
@@ -29,7 +31,11 @@ _LONG: Final = 5000
 """Objects of a kind from which on a line says that they are read, where no bar can be drawn."""
 
 
-def listed_objects(kubeconfig: str, context: str) -> Iterator[StoredObject]:
+MOST_BYTES: Final = 2 << 30
+"""Of all lists: those of 150,000 pods, the most that Kubernetes supports, have some 1.3 GB."""
+
+
+def listed_objects(kubeconfig: str, context: str, timeout: float) -> list[StoredObject]:
     """All objects that spreading looks at, as a store holds them; pods that have ended are not.
 
     What cannot be stored is left out with a warning, as a sync does.
@@ -37,28 +43,56 @@ def listed_objects(kubeconfig: str, context: str) -> Iterator[StoredObject]:
     Args:
         kubeconfig: a file; empty for $KUBECONFIG, ~/.kube/config or the pod's service account.
         context: of it; empty for its current one.
+        timeout: seconds for all of it, with the program that makes credentials.
 
     Raises:
         BadInput: the kubeconfig cannot be used, or its user may not list a kind: with the rule of
-            RBAC for all that lack.
-        Unreachable: the API server does not answer, or not with lists.
+            RBAC for all that lack; or there is more than is read.
+        Unreachable: the API server does not answer, or not with lists, or not in time.
     """
+    found: Future[list[StoredObject]] = Future()
+
+    def read() -> None:
+        try:
+            found.set_result(_read(kubeconfig, context))
+        except BaseException as error:  # noqa: BLE001 - raised by who waits for it
+            found.set_exception(error)
+
+    # Names, handshakes, programs and answers that come byte by byte wait where no time-out holds:
+    # so what waits is a thread that is left behind, and the interpreter's end ends it.
+    with raising_sigterm():
+        threading.Thread(target=read, name="listing", daemon=True).start()
+        try:
+            return found.result(timeout)
+        except TimeoutError as error:
+            raise Unreachable(
+                f"the cluster was not read within {timeout:g} s: give more with --timeout, or look "
+                "whether its API server, or the program that makes credentials, hangs"
+            ) from error
+        finally:
+            if not found.done():
+                from topospread.kubernetes.credential_program import end_programs
+
+                end_programs()
+
+
+def _read(kubeconfig: str, context: str) -> list[StoredObject]:
     from topospread.errors import ConfigError
     from topospread.kubernetes.api_server import ClusterAccess, open_api_server
 
     try:
-        api = open_api_server(ClusterAccess(kubeconfig, context))
+        api = open_api_server(ClusterAccess(kubeconfig, context, MOST_BYTES))
     except ConfigError as error:
         raise BadInput(*str(error).splitlines()) from error
     try:
         with output.progress("listing") as progress:
-            yield from [each.stored for each in _listed(api, progress)]
+            return [each.stored for each in _listed(api, progress)]
     finally:
         api.close()
 
 
 def _listed(api: ApiServer, progress: Callable[[int, int], None]) -> list[ObservedObject]:
-    from topospread.errors import ClusterUnavailable, RevisionUnavailable
+    from topospread.errors import ClusterUnavailable, RevisionUnavailable, TooLarge
     from topospread.kubernetes.api_server import NoResponse, Refusal
     from topospread.kubernetes.listing import list_objects
     from topospread.kubernetes.objects import RESOURCES
@@ -79,6 +113,8 @@ def _listed(api: ApiServer, progress: Callable[[int, int], None]) -> list[Observ
                 raise Unreachable(f"{api.address}{refusal}") from refusal
             forbidden.append(resource)
             refusals.append(f"{api.address}: {refusal.server_message}")
+        except TooLarge as error:
+            raise BadInput(f"{api.address}{error}: read fewer with a dump") from error
         except NoResponse as error:
             raise Unreachable(f"{api.address}{error}: {_NO_RESPONSE}") from error
         except (ClusterUnavailable, RevisionUnavailable) as error:

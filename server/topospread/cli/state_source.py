@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -188,9 +189,13 @@ class KubeconfigSource:
         context = self.context or options.kube_context
         from topospread.cli.kubeconfig_source import listed_objects
 
-        objects = listed_objects(options.source_kubeconfig, context)
+        began = time.monotonic()
+        objects = listed_objects(options.source_kubeconfig, context, options.timeout)
         with _errors_only():
-            yield _loaded(options, objects)
+            loaded = _loaded(options, objects)
+            # What is left is for the answer.
+            options.timeout = max(0.001, options.timeout - (time.monotonic() - began))
+            yield loaded
 
 
 class LoadedCluster:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from io import BytesIO, IOBase
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -67,7 +68,7 @@ def yaml_documents(
     Raises:
         BadInput: the text is not YAML, nested too deep, or its aliases multiply too much.
     """
-    with _errors(source):
+    with _errors(source, BytesIO(content)):
         loader = _LinedLoader(content) if lined else _ValueLoader(content)
         while loader.check_node():
             loader.get_event()
@@ -84,7 +85,7 @@ def yaml_items(file: SupportsRead[bytes], source: str) -> Iterator[Part]:
     Raises:
         BadInput: as for :func:`yaml_documents`.
     """
-    with _errors(source):
+    with _errors(source, file):
         loader = _ValueLoader(file)
         while loader.check_node():
             loader.get_event()
@@ -112,8 +113,8 @@ def yaml_items(file: SupportsRead[bytes], source: str) -> Iterator[Part]:
 
 
 @contextmanager
-def _errors(source: str) -> Iterator[None]:
-    """Errors of PyYAML as those of the command line."""
+def _errors(source: str, file: SupportsRead[bytes]) -> Iterator[None]:
+    """Errors of PyYAML as those of the command line; the file is read again for a line."""
     try:
         yield
     except yaml.MarkedYAMLError as error:
@@ -121,6 +122,16 @@ def _errors(source: str) -> Iterator[None]:
         line = f":{mark.line + 1}" if mark else ""
         problem = error.problem or error.context or "cannot be read"
         raise BadInput(f"{source}{line}: not YAML: {problem}") from error
+    except yaml.reader.ReaderError as error:
+        # It has no line, and of bytes that are no UTF-8 a number that is none of theirs.
+        line = ""
+        if isinstance(file, IOBase) and file.seekable():
+            file.seek(0)
+            ends = file.read(error.position).count(b"\n")
+            line = f":{ends + 1}"
+        bad = "UTF-8" in str(error.reason)
+        what = "it is no UTF-8: save it as UTF-8" if bad else error.reason
+        raise BadInput(f"{source}{line}: not YAML: {what}") from error
     except yaml.YAMLError as error:
         raise BadInput(f"{source}: not YAML: {str(error).splitlines()[0]}") from error
     except (RecursionError, ValueError, TypeError) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from topospread.codec.demands import lenient_amounts
 from topospread.codec.parsing import parse_request
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from topospread_proto.v1 import common_pb2
 
 
+_METADATA: Final = b"\x0a"
+"""The tag of a pod's metadata, its first field."""
+
 WorkloadMessage = pb.Service | pb.ReplicationController | pb.ReplicaSet | pb.StatefulSet
 
 
@@ -56,6 +59,25 @@ def pod_from_proto(pod: pb.Pod) -> Pod:
         ),
         constraints=tuple(map(constraint_from_proto, spec.topology_spread_constraints)),
     )
+
+
+def split_template(encoded: bytes) -> tuple[OwnerReference | None, bytes]:
+    """The controller of a pod, and what follows its metadata: labels and owners are not in it.
+
+    Args:
+        encoded: the bytes of a v1.Pod with its fields in order.
+    """
+    if not encoded.startswith(_METADATA):
+        return None, encoded
+    size = shift = 0
+    start = 1
+    while encoded[start] & 0x80:
+        size |= (encoded[start] & 0x7F) << shift
+        start, shift = start + 1, shift + 7
+    size |= encoded[start] << shift
+    end = start + 1 + size
+    owners = pb.ObjectMeta.FromString(encoded[start + 1 : end]).owner_references
+    return _controller(owners), encoded[end:]
 
 
 def check_terms(spec: pb.PodSpec, most: int) -> None:

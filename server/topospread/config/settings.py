@@ -443,7 +443,8 @@ class ServerSettings:
         16,
         values.whole(0),
         unit="clusters",
-        help="How many clusters `--preload all` loads; the others are loaded at first use.",
+        help="How many clusters `--preload all` loads before the server is ready; the others are "
+        "loaded at first use, or for `--constraint-metrics`.",
         reason="Loading takes time before readiness, and memory after it.",
     )
     sync: bool = setting(

@@ -87,6 +87,14 @@ class NamespaceClasses(Mapping[PodClass, PodCounts]):
         part = self._parts.get(pod_class.number >> _PART_BITS)
         return _NO_PODS if part is None else part.get(pod_class, _NO_PODS)
 
+    def differing(self, former: NamespaceClasses) -> Iterator[PodClass]:
+        """Classes that have other counts than in a former version, or are in one of them alone."""
+        for number in self._parts.keys() | former._parts.keys():
+            now, before = self._parts.get(number, {}), former._parts.get(number, {})
+            if now is not before:
+                yield from [each for each, counts in now.items() if before.get(each) != counts]
+                yield from [each for each in before if each not in now]
+
     def changed(self, counts: Iterable[tuple[PodClass, PodCounts]]) -> NamespaceClasses:
         """The next version; a class without pods goes."""
         parts = dict(self._parts)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from topospread.index.changes import PodRow, ReservationRow
     from topospread.index.groups import Group, ResultMemo
     from topospread.index.nodes import NodeTable
-    from topospread.index.pod_classes import PodClass, PodCounts
+    from topospread.index.pod_classes import NamespaceClasses
     from topospread.kube.objects import Workload
     from topospread.spread.cells import Cells, Partition
     from topospread.spread.topology import (
@@ -65,7 +65,7 @@ class Snapshot:
     usage: Usage = NO_USAGE
     slots: int = 0
     label_sets: int = 0
-    pod_classes: Mapping[str, Mapping[PodClass, PodCounts]] = field(default_factory=dict)
+    pod_classes: Mapping[str, NamespaceClasses] = field(default_factory=dict)
     origin: object = None
 
     @property

@@ -27,8 +27,9 @@ from topospread.errors import (
     NotFound,
     RevisionCompacted,
     RevisionUnavailable,
+    TooLarge,
 )
-from topospread.kubernetes.kubeconfig import configure
+from topospread.kubernetes.kubeconfig import NO_HEADER, configure, is_header
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -65,10 +66,12 @@ class ClusterAccess:
         kubeconfig: a file; empty: $KUBECONFIG or ~/.kube/config if there is one, else the service
             account of the pod that this process runs in.
         context: of the kubeconfig; empty: its current one.
+        most_bytes: of all lists together; 0: as many as come.
     """
 
     kubeconfig: str = ""
     context: str = ""
+    most_bytes: int = 0
 
 
 class NoResponse(ClusterUnavailable):
@@ -187,6 +190,8 @@ class ApiServer:
         if self.address.startswith("https:") and not self._configuration.verify_ssl:
             _warn_of_unverified(self.address)
         self._reachability = Reachability(self.address)
+        self._most_bytes = access.most_bytes
+        self._listed_bytes = 0
 
     def list_page(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """One page of a list.
@@ -194,10 +199,11 @@ class ApiServer:
         Raises:
             RevisionUnavailable: the page was requested too late (410): list from the beginning.
             ClusterUnavailable: no answer, or a refusal.
+            TooLarge: all lists together have more bytes than are read.
         """
         response = self._get(path, query, LIST_SECONDS)
         with self._noting_reachability(), _failures(path):
-            content = response.data
+            content = self._content(path, response)
         try:
             answer = orjson.loads(content)
         except orjson.JSONDecodeError as error:
@@ -205,6 +211,20 @@ class ApiServer:
         if not _is_list(answer):
             raise ClusterUnavailable(f"{path}: the answer is no list of Kubernetes objects")
         return answer
+
+    def _content(self, path: str, response: BaseHTTPResponse) -> bytes:
+        if not self._most_bytes:
+            return response.data
+        chunks: list[bytes] = []
+        for chunk in response.stream(_CHUNK):
+            chunks.append(chunk)
+            self._listed_bytes += len(chunk)
+            if self._listed_bytes > self._most_bytes:
+                response.close()
+                most = self._most_bytes
+                text = f"{path}: the lists of this cluster have more than {most >> 20} MiB of JSON"
+                raise TooLarge(text, "lists", most)
+        return b"".join(chunks)
 
     def watch(self, path: str, query: Mapping[str, str], silence: float) -> WatchStream:
         """The events of a watch as they come.
@@ -265,6 +285,8 @@ class ApiServer:
             # Asked for anew each time: tokens change while we run.
             for setting in self._configuration.auth_settings().values():
                 if setting["in"] == "header" and setting["value"]:
+                    if not is_header(setting["value"]):
+                        raise NoResponse(f"{path}: cannot ask the API server: {NO_HEADER}")
                     headers[setting["key"]] = setting["value"]
             made = self._client.rest_client.request(
                 method, url, headers=headers, body=patch, _request_timeout=timeout

@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.errors import ConfigError
+from topospread.kubernetes.credential_program import bounded_provider
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
 _MOST_NAMES: Final = 20
+
+LARGEST_FILE: Final = 8 << 20
+"""Bytes of a kubeconfig, and of a file with a token."""
 
 _PROGRAM_LOG: Final = "kube_config"
 """Module of the client that logs, on the root logger, why a program made no credentials."""
@@ -33,6 +37,7 @@ def configure(configuration: Any, kubeconfig: str, context: str) -> None:
     """
     import yaml
     from kubernetes import config
+    from kubernetes.config import kube_config
 
     file = kubeconfig or os.environ.get("KUBECONFIG", "")
     default = _expanded("~/.kube/config")
@@ -44,12 +49,16 @@ def configure(configuration: Any, kubeconfig: str, context: str) -> None:
             " (topospread serve: --sync-kubeconfig)"
         )
     loading: Any = config  # without types
+    replaced: Any = kube_config
+    replaced.ExecProvider = bounded_provider()
     where = f"kubeconfig {file}" if file else "the pod's service account"
     if file and not any(_expanded(one).exists() for one in file.split(os.pathsep)):
         raise ConfigError(f"{where} cannot be used: there is no such file")
     try:
         if file:
-            _check_context(file, context)
+            for one in file.split(os.pathsep):
+                _check_text(_expanded(one))
+            _check_merged(file, context)
             # KUBECONFIG may name several files, which the client merges; some may be missing.
             with _failing_programs(where):
                 loading.load_kube_config(file, context or None, configuration, persist_config=False)
@@ -65,6 +74,26 @@ def configure(configuration: Any, kubeconfig: str, context: str) -> None:
     ) as error:
         text = " ".join(str(error).split())
         raise ConfigError(f"{where} cannot be used: {text}") from error
+    if not all(map(is_header, configuration.api_key.values())):
+        raise ConfigError(f"{where} cannot be used: {NO_HEADER}")
+
+
+NO_HEADER: Final = "the user's token has a line break or another character that no header may have"
+
+
+def is_header(value: str) -> bool:
+    """Whether HTTP can carry it."""
+    return value.isascii() and (value.isprintable() or not value)
+
+
+def not_utf8(content: bytes) -> str:
+    """The place of the first byte of a text that is no UTF-8, with advice; empty without one."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return f"line {line}: byte 0x{content[error.start]:02x} is no UTF-8: save it as UTF-8"
+    return ""
 
 
 def no_such_context(context: str, files: str, names: Iterable[str]) -> str:
@@ -80,17 +109,48 @@ def no_such_context(context: str, files: str, names: Iterable[str]) -> str:
     return f"no context {context} in {files}: there are {listed or 'none'}"
 
 
-def _check_context(file: str, context: str) -> None:
-    """Refuse a context that there is not; the client's message has not those that there are."""
+def _check_text(path: Path) -> None:
+    """Refuse a file that is too large, or in another encoding; what is no file is not read twice.
+
+    The client would read all of it, and its message has no line.
+    """
+    if not path.is_file():
+        if path.is_char_device():
+            raise ConfigError(f"kubeconfig {path} cannot be used: it is no regular file")
+        return
+    _check_size(path, "kubeconfig")
+    wrong = not_utf8(path.read_bytes())
+    if wrong:
+        raise ConfigError(f"kubeconfig {path} cannot be used: {wrong}")
+
+
+def _check_size(path: Path, what: str) -> None:
+    size = path.stat().st_size
+    if size > LARGEST_FILE:
+        raise ConfigError(f"{what} {path} has {size} bytes, at most {LARGEST_FILE} are read")
+
+
+def _check_merged(file: str, context: str) -> None:
+    """Refuse a context that there is not, and a file of a token that has no end."""
     from kubernetes.config import kube_config
 
+    paths = [_expanded(one) for one in file.split(os.pathsep) if one]
+    if not all(path.is_file() for path in paths if path.exists()):
+        return  # a pipe can be read once
     merging: Any = kube_config  # without types
-    merged = merging.KubeConfigMerger(file).config if context else None
-    if merged is None:
-        return
+    merged = merging.KubeConfigMerger(file).config
     names = [str(each["name"]) for each in merged["contexts"].value]
-    if context not in names:
+    if context and context not in names:
         raise ConfigError(no_such_context(context, file, names))
+    for each in merged["users"].value:
+        name = (each.safe_get("user") or {}).get("tokenFile")
+        if not name:
+            continue
+        token = Path(each.path).parent / str(name)
+        if token.exists() and not token.is_file():
+            raise ConfigError(f"kubeconfig {file} cannot be used: {token} is no regular file")
+        if token.is_file():
+            _check_size(token, "token file")
 
 
 @contextmanager

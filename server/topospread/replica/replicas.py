@@ -349,6 +349,15 @@ class Replicas:
         for replica in [self._started(cluster) for cluster in clusters]:
             replica.wait_loaded(deadline)
 
+    def follow(self, cluster: str) -> None:
+        """Begin to follow a cluster, unless it is followed already.
+
+        Raises:
+            TooManyClusters: as many as may be are.
+            ShuttingDown: the server is going away.
+        """
+        self._started(cluster)
+
     def get(self, cluster: str) -> Replica | None:
         """The replica of a cluster, if it is followed already."""
         return self._replicas.get(cluster)

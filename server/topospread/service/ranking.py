@@ -20,6 +20,7 @@ from topospread.codec.stored_pods import (
 )
 from topospread.errors import CorruptValue, FieldViolation
 from topospread.index.nodes import NodeTable
+from topospread.index.pod_classes import NO_CLASSES
 from topospread.kube.label_syntax import label_key_errors
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.kube.selectors import EVERYTHING
@@ -224,7 +225,7 @@ class DeletionRanker:
         Of the others' only the names and nodes are of interest, which the index has.
         """
         turn = question.turn
-        classes = view.snapshot.pod_classes.get(question.namespace, {})
+        classes = view.snapshot.pod_classes.get(question.namespace, NO_CLASSES)
         matches = _SelectorMatches(question.selector)
         chosen: list[PodClass] = []
         others: list[PodClass] = []

@@ -19,6 +19,9 @@ AGE: Final = "topospread_constraints_age_seconds"
 
 STATES: Final = ("blocked", "violated", "ineffective", "satisfied")
 
+MISSING: Final = ("not_followed", "loading", "too_many", "failed")
+"""Reasons why constraints are not counted."""
+
 LABELS: Final = (
     "cluster",
     "namespace",
@@ -60,10 +63,11 @@ class ClusterConstraints:
 
     Attributes:
         cluster: its name.
-        totals: constraints by state.
+        totals: constraints by state; empty before they were counted.
         omitted: those of them by state that were chosen and are more than the limit.
         age_seconds: since they were last worked out, or the cluster was seen to be unchanged.
         constraints: with series of their own.
+        missing: why they are not counted at the newest state; empty where they are.
     """
 
     cluster: str
@@ -71,6 +75,7 @@ class ClusterConstraints:
     omitted: Mapping[str, int]
     age_seconds: float
     constraints: Sequence[ConstraintGauges]
+    missing: str = ""
 
 
 def constraint_families(clusters: Iterable[ClusterConstraints]) -> Iterator[Metric]:
@@ -86,17 +91,27 @@ def constraint_families(clusters: Iterable[ClusterConstraints]) -> Iterator[Metr
     ):
         by_state = GaugeMetricFamily(f"topospread_{name}", text, labels=("cluster", "state"))
         for one in clusters:
-            for state in STATES:
+            for state in STATES if one.totals else ():
                 by_state.add_metric((one.cluster, state), getattr(one, read).get(state, 0))
         yield by_state
     age = GaugeMetricFamily(
         AGE,
-        "Since the constraints were last counted, or nothing had changed.",
+        "Since the constraints were last counted, or nothing had changed; before, since the "
+        "cluster is known.",
         labels=("cluster",),
+    )
+    missing = GaugeMetricFamily(
+        "topospread_constraints_missing",
+        "1 for the reason why the constraints of the newest state are not counted: "
+        f"{', '.join(MISSING)}.",
+        labels=("cluster", "reason"),
     )
     for one in clusters:
         age.add_metric((one.cluster,), one.age_seconds)
+        for reason in MISSING:
+            missing.add_metric((one.cluster, reason), float(one.missing == reason))
     yield age
+    yield missing
     shown = [
         ((one.cluster, *map(label_value, each.labels)), each)
         for one in clusters

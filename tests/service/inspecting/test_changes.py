@@ -8,11 +8,14 @@ from tests.service.inspecting.cases import pod_of
 from tests.service.world import CLUSTER, PATIENCE, World, node
 from topospread.replica.replicas import seconds_from_now
 from topospread.replica.view import Consistency, Freshness, Token
-from topospread.service.inspecting import inspector
+from topospread.service.inspecting import cluster_inspector
+from topospread.service.inspecting.inspector import Inspector
 from topospread.service.inspecting.judging import judge
 
 if TYPE_CHECKING:
     import pytest
+
+    from topospread.service.inspecting.cluster_inspector import Inspection
 
 
 def pod_of_app(app: str, number: int) -> dict[str, Any]:
@@ -35,13 +38,12 @@ def test_others_of_the_namespace_are_not_judged_again(
         judged.append(key.owner.name)
         return judge(key, *rest)
 
-    monkeypatch.setattr(inspector, "judge", judging)
-    looks_at = inspector.Inspector(empty_world.engine)
+    monkeypatch.setattr(cluster_inspector, "judge", judging)
+    looks_at = Inspector(empty_world.engine)
 
-    def inspected() -> inspector.Inspection:
+    def inspected() -> Inspection:
         newest = Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(empty_world.revision))
-        request = inspector.InspectionRequest(seconds_from_now(PATIENCE), CLUSTER, newest)
-        return looks_at.inspect(request)
+        return looks_at.inspect(CLUSTER, newest, seconds_from_now(PATIENCE))
 
     empty_world.apply(node("n1", "a"), *(pod_of_app(app, 0) for app in "abcd"))
     first = inspected()

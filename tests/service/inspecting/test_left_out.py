@@ -12,7 +12,7 @@ from topospread.replica.replicas import seconds_from_now
 from topospread.replica.view import Consistency, Freshness, Token
 from topospread.service.decisions.request import NO_OVERRIDE
 from topospread.service.inspecting import inventory
-from topospread.service.inspecting.inspector import InspectionRequest, Inspector
+from topospread.service.inspecting.inspector import Inspector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from topospread.index.pod_classes import PodClass
     from topospread.kube.demands import Demand
     from topospread.service.decisions.pods import PodShape
-    from topospread.service.inspecting.inspector import Inspection
+    from topospread.service.inspecting.cluster_inspector import Inspection
 
 NODES = 50
 
@@ -30,7 +30,7 @@ NODES = 50
 def inspected(world: World, inspector: Inspector) -> Inspection:
     """All constraints at the newest state."""
     newest = Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(world.revision))
-    return inspector.inspect(InspectionRequest(seconds_from_now(PATIENCE), CLUSTER, newest))
+    return inspector.inspect(CLUSTER, newest, seconds_from_now(PATIENCE))
 
 
 def daemon(number: int) -> dict[str, Any]:

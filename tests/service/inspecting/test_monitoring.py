@@ -14,22 +14,24 @@ from tests.waiting import PATIENCE, until
 from topospread.errors import StoreUnavailable
 from topospread.replica.replicas import seconds_from_now
 from topospread.replica.view import DEFAULT_CONSISTENCY
-from topospread.service.inspecting.inspector import InspectionRequest, Inspector
+from topospread.service.inspecting.inspector import Inspector
 from topospread.service.inspecting.monitoring import (
+    CLUSTERS_PAUSE,
     PAUSE,
     ConstraintMonitor,
+    Missing,
     ShownConstraints,
     pause_after,
 )
-from topospread.service.inspecting.statuses import SpreadState
 from topospread.store.model import Kind
+from topospread_proto.v1 import inspector_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.service.world import World
     from topospread.replica.replica import Replica
-    from topospread.service.inspecting.inspector import ClusterInspector
+    from topospread.service.inspecting.cluster_inspector import ClusterInspector
     from topospread.store.model import Revision
 
 NODES = [node(f"n-{zone}", zone) for zone in "abc"]
@@ -76,8 +78,9 @@ class Monitored:
         self.clock = Clock()
         self.inspector = CountingInspector(world.engine, most)
         self.replicas = world.process.replicas
+        self.clusters: list[str] = []
         self.monitor = ConstraintMonitor(
-            self.inspector, self.replicas, chosen, limit, clock=self.clock
+            self.inspector, self.replicas, chosen, limit, lambda: self.clusters, clock=self.clock
         )
 
     def look(self) -> None:
@@ -121,11 +124,12 @@ def test_all_constraints_count_in_the_totals(cluster: World) -> None:
     monitored = Monitored(cluster)
     assert monitored.seen == {}
     monitored.look()
+    assert monitored.seen[CLUSTER].missing is None
     assert dict(monitored.seen[CLUSTER].totals) == {
-        SpreadState.BLOCKED: 1,
-        SpreadState.VIOLATED: 3,
-        SpreadState.INEFFECTIVE: 1,
-        SpreadState.SATISFIED: 1,
+        pb.SPREAD_STATE_BLOCKED: 1,
+        pb.SPREAD_STATE_VIOLATED: 3,
+        pb.SPREAD_STATE_INEFFECTIVE: 1,
+        pb.SPREAD_STATE_SATISFIED: 1,
     }
 
 
@@ -171,7 +175,7 @@ def test_a_constraint_that_is_satisfied_again_is_shown_no_more(cluster: World) -
     cluster.delete(Kind.POD, "worse-1", "default")
     monitored.look()
     assert "worse" not in monitored.owners()
-    assert monitored.seen[CLUSTER].totals[SpreadState.SATISFIED] == 2
+    assert monitored.seen[CLUSTER].totals[pb.SPREAD_STATE_SATISFIED] == 2
 
 
 def test_a_cluster_that_goes_takes_its_constraints_along(cluster: World) -> None:
@@ -219,8 +223,10 @@ def test_age_grows_while_a_cluster_cannot_be_inspected(cluster: World) -> None:
     monitored.look()
     assert monitored.seen[CLUSTER].age_seconds == PAUSE
     assert "another" not in monitored.owners()
+    assert monitored.seen[CLUSTER].missing is Missing.FAILED
     monitored.inspector.failing = False
     monitored.look()
+    assert monitored.seen[CLUSTER].missing is None
     assert monitored.seen[CLUSTER].age_seconds == 0
     assert "another" in monitored.owners()
 
@@ -240,6 +246,7 @@ def test_the_log_has_it_once_that_there_are_too_many_constraints(
         monitored.look()
     assert warnings() == 1
     assert monitored.seen[CLUSTER].age_seconds > 0
+    assert monitored.seen[CLUSTER].missing is Missing.TOO_MANY
     cluster.delete(Kind.POD, "another-0", "default")
     monitored.look()
     assert monitored.seen[CLUSTER].age_seconds == 0
@@ -248,12 +255,47 @@ def test_the_log_has_it_once_that_there_are_too_many_constraints(
     assert warnings() == 2
 
 
+def test_there_are_too_many_from_the_start_on(cluster: World) -> None:
+    monitored = Monitored(cluster, most=2)
+    monitored.look()
+    monitored.look()
+    seen = monitored.seen[CLUSTER]
+    assert (seen.totals, seen.shown, seen.missing) == ({}, (), Missing.TOO_MANY)
+    assert seen.age_seconds == PAUSE
+
+
+def test_an_unused_cluster_of_the_store_is_followed(cluster: World) -> None:
+    monitored = Monitored(cluster)
+    monitored.clusters = [CLUSTER]
+    monitored.monitor.look()
+    assert monitored.replicas.get(CLUSTER) is not None
+    assert monitored.seen[CLUSTER].missing in (Missing.LOADING, None)
+    monitored.look()
+    assert monitored.seen[CLUSTER].missing is None
+
+
+def test_a_cluster_that_cannot_be_followed_says_so(
+    cluster: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitored = Monitored(cluster)
+    monitored.clusters = [CLUSTER, "dev"]
+    monkeypatch.setattr(monitored.replicas, "_max_clusters", 1)
+    monitored.look()
+    monitored.clock.now += CLUSTERS_PAUSE
+    monitored.monitor.look()
+    seen = monitored.seen["dev"]
+    assert (seen.totals, seen.missing, seen.age_seconds) == (
+        {},
+        Missing.NOT_FOLLOWED,
+        CLUSTERS_PAUSE,
+    )
+
+
 def test_a_list_of_a_caller_finds_what_was_inspected(cluster: World) -> None:
     monitored = Monitored(cluster)
     monitored.look()
-    request = InspectionRequest(seconds_from_now(PATIENCE), CLUSTER, DEFAULT_CONSISTENCY)
-    again = monitored.inspector.inspect(request)
-    assert again is monitored.inspector.inspect(request)
+    again = monitored.inspector.inspect(CLUSTER, DEFAULT_CONSISTENCY, seconds_from_now(PATIENCE))
+    assert again is monitored.inspector.of(again.replica).inspect(again.view, 0.0)
     assert (
         again.statuses[monitored.seen[CLUSTER].shown[0].key.id]
         is (monitored.seen[CLUSTER].shown[0])

@@ -6,7 +6,7 @@ from tests.service.explaining.cases import SERVICE
 from tests.service.world import CLUSTER, PATIENCE, World
 from topospread.replica.replicas import seconds_from_now
 from topospread.replica.view import Consistency, Freshness, Token
-from topospread.service.inspecting.inspector import InspectionRequest, Inspector
+from topospread.service.inspecting.inspector import Inspector
 from topospread.spread.settings import DEFAULT_PROFILE, ConfiguredRules, FeatureGates, Profile
 
 
@@ -16,8 +16,7 @@ def test_new_defaults_are_in_force_at_once(three_zones: World) -> None:
     newest = Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(three_zones.revision))
 
     def keys() -> set[str]:
-        request = InspectionRequest(seconds_from_now(PATIENCE), CLUSTER, newest)
-        found = inspector.inspect(request)
+        found = inspector.inspect(CLUSTER, newest, seconds_from_now(PATIENCE))
         return {each.key.constraint.topology_key for each in found.statuses.values()}
 
     assert keys() == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}

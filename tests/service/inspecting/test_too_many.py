@@ -15,7 +15,7 @@ from tests.service.world import CLUSTER, PATIENCE, World, node
 from topospread.errors import TooLarge
 from topospread.replica.replicas import seconds_from_now
 from topospread.replica.view import Consistency, Freshness, Token
-from topospread.service.inspecting import inspector
+from topospread.service.inspecting.inspector import Inspector
 from topospread.service.inspecting.judging import count
 from topospread.store.model import Kind
 from topospread_proto.v1 import cluster_state_service_pb2 as state
@@ -24,6 +24,8 @@ from topospread_proto.v1 import inspector_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from topospread.service.inspecting.cluster_inspector import Inspection
 
 MOST = 4
 
@@ -75,13 +77,12 @@ def test_none_is_counted_where_there_are_too_many(
         counted.append(key)
         return count(key, snapshot)
 
-    monkeypatch.setattr("topospread.service.inspecting.inspector.count", counting)
-    looks_at = inspector.Inspector(empty_world.engine, MOST)
+    monkeypatch.setattr("topospread.service.inspecting.cluster_inspector.count", counting)
+    looks_at = Inspector(empty_world.engine, MOST)
 
-    def inspected() -> inspector.Inspection:
+    def inspected() -> Inspection:
         newest = Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(empty_world.revision))
-        request = inspector.InspectionRequest(seconds_from_now(PATIENCE), CLUSTER, newest)
-        return looks_at.inspect(request)
+        return looks_at.inspect(CLUSTER, newest, seconds_from_now(PATIENCE))
 
     empty_world.apply(*owned(MOST + 1))
     with pytest.raises(TooLarge):

@@ -6,10 +6,10 @@ import signal
 import threading
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from topospread.cli import documents, output
-from topospread.cli.errors import BAD_INPUT, MAX_LINES, Terminated, exit_code_of
+from topospread.cli.errors import BAD_INPUT, MAX_LINES, exit_code_of, raising_sigterm
 from topospread.cli.kinds import path_of
 from topospread.cli.manifest_objects import reference_of
 from topospread_client import Kind, ObjectOutcome, TopospreadClientError
@@ -59,7 +59,7 @@ def write_progress(
         done, total = now, of
         show(now, of)
 
-    with _raising_sigterm():
+    with raising_sigterm():
         try:
             with output.progress(doing) as show:
                 yield count
@@ -84,24 +84,6 @@ def _early_end(done: int, total: int, done_word: str, unit: str, *, certain: boo
         return f"{text}, the others are not: put right what is wrong and repeat the command"
     unknown = "of those that were just sent it is not known, the others are not"
     return f"{text}, {unknown}: the same command does the rest"
-
-
-@contextmanager
-def _raising_sigterm() -> Iterator[None]:
-    """Raise Terminated at SIGTERM, unless this process was started with it ignored."""
-    ignored = signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-    if ignored or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(signum: int, frame: Any) -> NoReturn:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,64 +11,19 @@ from topospread.service.explaining.constraint_reports import (
     explain_constraint,
     explained_constraints,
 )
+from topospread.service.inspecting.messages import status_message
+from topospread_proto.v1 import inspector_service_pb2 as pb
+from topospread_proto.v1.common_pb2 import PodReference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from topospread.service.explaining.context import EvaluationContext
-    from topospread.service.inspecting.inspector import Inspection
+    from topospread.service.inspecting.cluster_inspector import Inspection
     from topospread.service.inspecting.inventory import RowPods
     from topospread.service.inspecting.statuses import ConstraintStatus
     from topospread.spread.constraints import Constraint
-    from topospread_proto.v1.explanation_pb2 import ConstraintExplanation
-
-
-class NodePods(NamedTuple):
-    """Matching pods on one node.
-
-    Attributes:
-        reserved: places held for pods, of these.
-        eligible: the constraint counts the node.
-        usable: the scheduler's other filters leave it to the next replica.
-    """
-
-    node: str
-    pods: int
-    reserved: int
-    eligible: bool
-    usable: bool
-
-
-class OwnedPod(NamedTuple):
-    """A pod that has the constraint.
-
-    Attributes:
-        node: empty while it waits for one.
-        domain: of its node; None without one, and where the node lacks the key.
-    """
-
-    name: str
-    node: str
-    domain: str | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Description:
-    """A constraint in full.
-
-    Attributes:
-        report: what an explanation of the next replica says of it.
-        nodes: for each domain that the report lists, those with the most matching pods.
-        unlisted_nodes: for each of these domains, how many are left out.
-        pods: those that wait first, then by domain and name.
-    """
-
-    status: ConstraintStatus
-    report: ConstraintExplanation
-    nodes: Sequence[Sequence[NodePods]]
-    unlisted_nodes: Sequence[int]
-    pods: Sequence[OwnedPod]
-    unlisted_pods: int
+    from topospread_proto.v1.explanation_pb2 import DomainExplanation
 
 
 class DescriptionLimits(NamedTuple):
@@ -80,7 +34,9 @@ class DescriptionLimits(NamedTuple):
     pods: int
 
 
-def describe(inspection: Inspection, constraint_id: str, limits: DescriptionLimits) -> Description:
+def describe(
+    inspection: Inspection, constraint_id: str, limits: DescriptionLimits
+) -> pb.GetConstraintResponse:
     """Describe a constraint.
 
     Args:
@@ -107,15 +63,14 @@ def describe(inspection: Inspection, constraint_id: str, limits: DescriptionLimi
     )
     report = explain_constraint(context, explained, limits.domains)
     nodes_of = _DomainNodes(context, key.constraint, limits.nodes)
-    listed = [nodes_of(domain.value) for domain in report.domains]
     members = sorted(_pods(inspection, status, pods), key=_waiting_first)
-    return Description(
-        status=status,
-        report=report,
-        nodes=[nodes for nodes, _ in listed],
-        unlisted_nodes=[unlisted for _, unlisted in listed],
+    return pb.GetConstraintResponse(
+        constraint=status_message(status, limits.domains),
+        domains=map(nodes_of, report.domains),
+        leading_domain_count=report.leading_domain_count,
+        unlisted_domain_count=report.unlisted_domain_count,
         pods=members[: limits.pods],
-        unlisted_pods=max(0, len(members) - limits.pods),
+        unlisted_pod_count=max(0, len(members) - limits.pods),
     )
 
 
@@ -142,32 +97,42 @@ class _DomainNodes:
         self._eligible = snapshot.mask(constraint.eligibility)
         self._usable = context.usable
 
-    def __call__(self, value: str) -> tuple[list[NodePods], int]:
-        """The nodes of a domain with the most matching pods, and how many others it has."""
-        slots = np.flatnonzero(self._domains.ids == self._domains.number[value]).tolist()
+    def __call__(self, domain: DomainExplanation) -> pb.ConstraintDomain:
+        """A domain with its nodes, those with the most matching pods first."""
+        slots = np.flatnonzero(self._domains.ids == self._domains.number[domain.value]).tolist()
         slots.sort(key=lambda slot: (-int(self._pods[slot]), self._names[slot]))
-        found = [
-            NodePods(
-                self._names[slot],
-                int(self._pods[slot]),
-                int(self._reserved[slot]),
-                bool(self._eligible[slot]),
-                bool(self._usable[slot]),
-            )
-            for slot in slots[: self._limit]
-        ]
-        return found, len(slots) - len(found)
+        shown = slots[: self._limit]
+        return pb.ConstraintDomain(
+            domain=domain,
+            nodes=[
+                pb.NodeCount(
+                    node=self._names[slot],
+                    pod_count=int(self._pods[slot]),
+                    reserved_pod_count=int(self._reserved[slot]),
+                    eligible=bool(self._eligible[slot]),
+                    usable=bool(self._usable[slot]),
+                )
+                for slot in shown
+            ],
+            unlisted_node_count=len(slots) - len(shown),
+        )
 
 
-def _pods(inspection: Inspection, status: ConstraintStatus, pods: RowPods) -> Iterator[OwnedPod]:
+def _pods(
+    inspection: Inspection, status: ConstraintStatus, pods: RowPods
+) -> Iterator[pb.ConstraintPod]:
     """The pods that have it, as of this moment."""
     snapshot = inspection.view.snapshot
     domains = snapshot.domains(status.key.constraint.topology_key)
     for _, name, node in inspection.replica.members(pods.classes):
         slot = snapshot.slot(node) if node else -1
         number = int(domains.ids[slot]) if slot >= 0 else -1
-        yield OwnedPod(name, node, domains.values[number] if number >= 0 else None)
+        yield pb.ConstraintPod(
+            pod=PodReference(namespace=status.key.namespace, name=name),
+            node=node,
+            domain=domains.values[number] if number >= 0 else None,
+        )
 
 
-def _waiting_first(pod: OwnedPod) -> tuple[bool, str, str]:
-    return bool(pod.node), pod.domain or "", pod.name
+def _waiting_first(pod: pb.ConstraintPod) -> tuple[bool, str, str]:
+    return bool(pod.node), pod.domain, pod.pod.name

@@ -1,119 +1,43 @@
-"""The Inspector: all constraints of a cluster, kept in step when they are asked for.
+"""The Inspector: all constraints of clusters, one inspection for all who ask the same.
 
-A constraint is counted again only when its group, its pods or the nodes changed; whether a node
-takes the next replica is looked up at the node that took it last.
+Under the server's own settings each cluster has one, for as long as it is followed; under settings
+of callers there are few at once, which end with the last call that reads them.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
 
-from topospread.checkpoints import CooperativeYield
-from topospread.errors import Conflict
+from topospread.cache import BUDGETS, MIB
+from topospread.errors import QueueFull
 from topospread.service.decisions.request import NO_OVERRIDE
-from topospread.service.inspecting.inventory import Inventory
-from topospread.service.inspecting.judging import (
-    CountedConstraint,
-    count,
-    findings_of_row,
-    judge,
-    judge_template,
-)
-from topospread.service.inspecting.statuses import (
-    ConstraintFilter,
-    ConstraintOrder,
-    ConstraintStatus,
-    SpreadState,
-)
+from topospread.service.inspecting.cluster_inspector import ClusterInspector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Hashable
 
-    from topospread.index.groups import Group
-    from topospread.index.nodes import NodeTable
-    from topospread.index.snapshot import Snapshot
+    from topospread.checkpoints import Turn
     from topospread.replica.replica import Replica
-    from topospread.replica.view import Consistency, View
+    from topospread.replica.view import Consistency
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.request import SettingsOverride
-    from topospread.service.inspecting.inventory import NamespaceRows, PodTemplate, RowPods
-    from topospread.service.inspecting.judging import TemplateJudgement
-    from topospread.service.inspecting.statuses import OwnedConstraint
+    from topospread.service.inspecting.cluster_inspector import Inspection
 
 MAX_CONSTRAINTS: Final = 20_000
 """Constraints of a cluster that are looked at, unless a setting says otherwise."""
 
-MAX_TRIES: Final = 5
-"""How often the state may have moved on while what must be counted was being counted."""
-
-MAX_GONE: Final = 10_000
-"""Constraints that are gone and still known: a watch that began before more of them begins anew."""
-
-MAX_KNOWN_REVISIONS: Final = 256
-"""Revisions of lists from which a watch may begin."""
+MAX_OWN_SETTINGS: Final = 8
+"""Inspections of the process under settings of callers: each costs what the server's own does."""
 
 
-@dataclass(frozen=True, slots=True)
-class InspectionRequest:
-    """What all questions of the Inspector have in common.
+@dataclass(slots=True)
+class _OwnInspection:
+    """An inspection under settings of callers, and how many calls read it."""
 
-    Attributes:
-        deadline: of the call, on the monotonic clock.
-    """
-
-    deadline: float
-    cluster: str
-    consistency: Consistency
-    settings: SettingsOverride = NO_OVERRIDE
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Inspection:
-    """All constraints of a cluster at one state.
-
-    Attributes:
-        view: the state, and `replica` who follows it.
-        inspector: who made it, and knows what was so before.
-        number: inspections of a cluster are numbered; one that is the same has the same number.
-        rows: the pods of each constraint.
-    """
-
-    view: View
-    replica: Replica
     inspector: ClusterInspector
-    number: int
-    statuses: Mapping[str, ConstraintStatus]
-    rows: Mapping[str, RowPods]
-    kept: dict[object, Sequence[ConstraintStatus]] = field(default_factory=dict)
-
-    def matching(
-        self, asked: ConstraintFilter, order: ConstraintOrder
-    ) -> Sequence[ConstraintStatus]:
-        """The constraints that pass a filter but for its states, in order."""
-        everything = asked == ConstraintFilter(states=asked.states)
-        if everything and (known := self.kept.get(order)) is not None:
-            return known
-        found = list(self.statuses.values())
-        if not everything:
-            found = [each for each in found if asked.passes(each)]
-        if order is ConstraintOrder.NAME:
-            found.sort(key=lambda each: each.by_name)
-        else:
-            found.sort(key=lambda each: each.by_severity)
-        if everything:
-            self.kept[order] = found
-        return found
-
-
-def totals(statuses: Iterable[ConstraintStatus]) -> Mapping[SpreadState, int]:
-    """How many constraints are in each state, the worst first."""
-    counted = dict.fromkeys(sorted(SpreadState, reverse=True), 0)
-    for each in statuses:
-        counted[each.state] += 1
-    return counted
+    readers: int = 0
 
 
 class Inspector:
@@ -122,36 +46,34 @@ class Inspector:
     Args:
         engine: knows the states and the rules.
         most: constraints of a cluster that are looked at.
+        turn: of all long computations of the process, for those of streams, which have none.
     """
 
-    def __init__(self, engine: Engine, most: int = MAX_CONSTRAINTS) -> None:
+    def __init__(
+        self, engine: Engine, most: int = MAX_CONSTRAINTS, turn: Turn | None = None
+    ) -> None:
+        self.turn: Final = turn
         self._engine = engine
         self._most = most
         self._lock = threading.Lock()
         self._kept: dict[str, ClusterInspector] = {}
+        self._own: dict[Hashable, _OwnInspection] = {}
+        self._budget = BUDGETS["inspections"]
 
-    def inspect(self, request: InspectionRequest, before: Inspection | None = None) -> Inspection:
-        """All constraints at a state that is fresh enough.
+    def reader(self, cluster: str, settings: SettingsOverride = NO_OVERRIDE) -> InspectionReader:
+        """A call's part in the inspection of a cluster; to be closed."""
+        return InspectionReader(self, self._engine, cluster, settings)
 
-        Args:
-            request: of what, and how fresh.
-            before: an earlier one under the same settings; what changed since is numbered on.
-
-        Raises:
-            InvalidRequest: unknown settings.
-            Conflict: the cluster changes faster than its constraints are counted.
-            TooLarge: there are more constraints than are looked at.
-            And what Replicas.resolve raises.
-        """
-        replica, view = self._engine.replicas.resolve(
-            request.cluster, request.consistency, request.deadline
-        )
-        if before is not None and before.replica is replica:
-            return before.inspector.inspect(view, request.deadline)
-        if request.settings != NO_OVERRIDE:
-            own = ClusterInspector(self._engine, replica, request.settings, self._most)
-            return own.inspect(view, request.deadline)
-        return self.of(replica).inspect(view, request.deadline)
+    def inspect(
+        self,
+        cluster: str,
+        consistency: Consistency,
+        deadline: float,
+        settings: SettingsOverride = NO_OVERRIDE,
+    ) -> Inspection:
+        """All constraints once; see InspectionReader.inspect."""
+        with self.reader(cluster, settings) as reader:
+            return reader.inspect(consistency, deadline)
 
     def of(self, replica: Replica) -> ClusterInspector:
         """The inspector of the cluster that a replica follows, under the server's own settings."""
@@ -165,169 +87,92 @@ class Inspector:
                 self._kept[replica.cluster] = known
             return known
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Row:
-    """A constraint as it was last judged, and what that followed from."""
-
-    status: ConstraintStatus
-    counted: CountedConstraint
-    group: Group | None
-    nodes: NodeTable
-    pods: RowPods
-    judgements: Sequence[TemplateJudgement]
-
-    def follows_from(
-        self,
-        counted: CountedConstraint,
-        nodes: NodeTable,
-        pods: RowPods,
-        judgements: Sequence[TemplateJudgement],
-    ) -> bool:
-        """Whether it followed from the same."""
-        return (
-            self.counted is counted
-            and self.nodes is nodes
-            and self.pods is pods
-            and self.judgements == judgements
-        )
-
-
-class ClusterInspector:
-    """The constraints of one cluster, kept in step when they are asked for.
-
-    Args:
-        engine: knows the rules.
-        replica: follows the cluster.
-        settings: by which pods are judged.
-        most: constraints that are looked at.
-    """
-
-    def __init__(
-        self, engine: Engine, replica: Replica, settings: SettingsOverride, most: int
-    ) -> None:
-        self.replica = replica
-        self._inventory = Inventory(engine, settings, most)
-        self._lock = threading.Lock()
-        self._rows: dict[OwnedConstraint, _Row] = {}
-        self._number = 0
-        self._last: Inspection | None = None
-        self._gone: deque[tuple[int, str]] = deque(maxlen=MAX_GONE)
-        self._forgotten = 0
-        self._revisions: dict[str, int] = {}
-
-    def inspect(self, view: View, deadline: float) -> Inspection:
-        """All constraints at a view, or at a newer one.
+    def take(self, replica: Replica, settings: SettingsOverride) -> ClusterInspector:
+        """The inspector under some settings, for one more reader; to be let go.
 
         Raises:
-            As Inspector.inspect.
+            QueueFull: as many as may be are in use under other settings.
         """
+        if settings == NO_OVERRIDE:
+            return self.of(replica)
+        key = _key(replica, settings)
         with self._lock:
-            last = self._last
-            if last is not None and not self._inventory.outdated:
-                same, made = last.view.identity == view.identity, last.view.revision.number
-                if last.view is view or (same and made > view.revision.number):
-                    return last
-            turn = CooperativeYield(deadline, "all constraints were looked at")
-            view, namespaces = self._counted(view, turn)
-            self._last = self._inspection(view, namespaces, turn)
-            return self._last
+            shared = self._own.get(key)
+            if shared is None:
+                if len(self._own) >= MAX_OWN_SETTINGS:
+                    raise QueueFull(
+                        f"constraints are inspected under {MAX_OWN_SETTINGS} settings of other "
+                        "calls already, as many as may be at once: ask without settings, or later"
+                    )
+                made = ClusterInspector(
+                    self._engine, replica, settings, self._most, self._check_size
+                )
+                shared = self._own[key] = _OwnInspection(made)
+                self._budget.add(made)
+            shared.readers += 1
+            return shared.inspector
 
-    def since(self, number: int) -> Sequence[str] | None:
-        """The ids of constraints that went after an inspection; None: not all are known."""
-        if number < self._forgotten:
-            return None
-        return [gone for at, gone in self._gone if at > number]
+    def let_go(self, inspector: ClusterInspector, settings: SettingsOverride) -> None:
+        """Note that a reader needs it no more; the last one's ends."""
+        key = _key(inspector.replica, settings)
+        with self._lock:
+            shared = self._own.get(key)
+            if shared is not None and shared.inspector is inspector:
+                shared.readers -= 1
+                if not shared.readers:
+                    del self._own[key]
 
-    def number_of(self, revision: str) -> int | None:
-        """The number of the inspection of a revision; None when it is not known."""
-        return self._revisions.get(revision)
+    def _check_size(self, inspector: ClusterInspector, size: int) -> None:
+        """Refuse what would be too much beside others; one alone is bounded by its constraints."""
+        with self._lock:
+            own = [each.inspector for each in self._own.values()]
+        others = sum([each.size for each in own if each is not inspector])
+        if others and others + size > self._budget.most:
+            raise QueueFull(
+                f"constraints that are inspected under settings of calls would take more than "
+                f"{self._budget.most // MIB} MiB: ask without settings, or later"
+            )
 
-    def _counted(
-        self, view: View, turn: Callable[[], None]
-    ) -> tuple[View, Mapping[str, NamespaceRows]]:
-        """A view that counts all groups, and the constraints at it."""
-        for _ in range(MAX_TRIES):
-            namespaces = self._inventory.update(view.snapshot, turn)
-            groups = {group for each in namespaces.values() for group in each.groups}
-            if not view.snapshot.missing(groups):
-                for group in groups:
-                    view.snapshot.groups[group].use.last_used = view.snapshot.sequence
-                return view, namespaces
-            view = self.replica.ensure_counted(groups)
-        raise Conflict("the cluster changes faster than its constraints are counted: try again")
 
-    def _inspection(
-        self, view: View, namespaces: Mapping[str, NamespaceRows], turn: Callable[[], None]
-    ) -> Inspection:
-        snapshot, number = view.snapshot, self._number + 1
-        pods = {key: each for found in namespaces.values() for key, each in found.rows.items()}
-        counted: dict[OwnedConstraint, CountedConstraint] = {}
-        groups, nodes, known = snapshot.groups, snapshot.nodes, self._rows
-        for key in pods:
-            before = known.get(key)
-            group = groups.get(key.constraint.group)
-            if before is not None and before.group is group and before.nodes is nodes:
-                counted[key] = before.counted
-            else:
-                turn()
-                counted[key] = count(key, snapshot)
-        judgements: dict[PodTemplate, TemplateJudgement] = {}
-        for each in pods.values():
-            for template in each.waiting:
-                if template not in judgements:
-                    turn()
-                    judgements[template] = judge_template(template, counted, snapshot)
-        rows = {
-            key: self._row(key, each, counted[key], judgements, snapshot, number)
-            for key, each in pods.items()
-        }
-        gone = [key.id for key in self._rows if key not in rows]
-        if len(self._gone) + len(gone) > MAX_GONE:
-            self._forgotten = number
-            self._gone.clear()
-        self._gone.extend([(number, each) for each in gone][:MAX_GONE])
-        if gone or any(row.status.changed == number for row in rows.values()):
-            self._number = number
-        self._rows = rows
-        self._revisions[view.token] = self._number
-        if len(self._revisions) > MAX_KNOWN_REVISIONS:
-            del self._revisions[next(iter(self._revisions))]
-        statuses = {row.status.key.id: row.status for row in rows.values()}
-        owners = {key.id: each for key, each in pods.items()}
-        return Inspection(view, self.replica, self, self._number, statuses, owners)
+class InspectionReader:
+    """A call that reads the inspections of one cluster; a context manager that lets them go."""
 
-    def _row(
-        self,
-        key: OwnedConstraint,
-        pods: RowPods,
-        counted: CountedConstraint,
-        judgements: Mapping[PodTemplate, TemplateJudgement],
-        snapshot: Snapshot,
-        number: int,
-    ) -> _Row:
-        before, nodes = self._rows.get(key), snapshot.nodes
-        judged = [judgements[template] for template in pods.waiting]
-        if before is not None and before.follows_from(counted, nodes, pods, judged):
-            return before
-        if before is not None and before.nodes is nodes:
-            findings = before.status.findings
-        else:
-            findings = findings_of_row(key, next(iter(pods.waiting)), snapshot)
-        verdict = judge(key, pods, counted.spread, findings, judgements)
-        status = ConstraintStatus(
-            key=key,
-            state=verdict.state,
-            message=verdict.message,
-            spread=counted.spread,
-            bound=pods.bound,
-            pending=pods.pending,
-            blocked=verdict.blocked,
-            findings=findings,
-            changed=number,
-            labels=pods.labels,
-        )
-        if before is not None and before.status.same_as(status):
-            status = before.status
-        group = snapshot.groups.get(key.constraint.group)
-        return _Row(status, counted, group, nodes, pods, judged)
+    def __init__(
+        self, inspector: Inspector, engine: Engine, cluster: str, settings: SettingsOverride
+    ) -> None:
+        self._inspector = inspector
+        self._engine = engine
+        self._cluster = cluster
+        self._settings = settings
+        self._current: ClusterInspector | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._let_go()
+
+    def _let_go(self) -> None:
+        current, self._current = self._current, None
+        if current is not None:
+            self._inspector.let_go(current, self._settings)
+
+    def inspect(self, consistency: Consistency, deadline: float) -> Inspection:
+        """All constraints at a state that is fresh enough.
+
+        Raises:
+            InvalidRequest: unknown settings.
+            Conflict: the cluster changes faster than its constraints are counted.
+            TooLarge: there are more constraints than are looked at.
+            QueueFull: too much is inspected under other settings already.
+            And what Replicas.resolve raises.
+        """
+        replica, view = self._engine.replicas.resolve(self._cluster, consistency, deadline)
+        if self._current is None or self._current.replica is not replica:
+            self._let_go()
+            self._current = self._inspector.take(replica, self._settings)
+        return self._current.inspect(view, deadline)
+
+
+def _key(replica: Replica, settings: SettingsOverride) -> Hashable:
+    return replica, settings.profile, frozenset(settings.gates.items())

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from topospread.codec.pods import split_template
 from topospread.errors import CorruptValue, InvalidRequest, TooLarge
 from topospread.kube.affinity import pinned_node
 from topospread.kube.demands import SCHEDULING_GATES
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from topospread.index.nodes import NodeTable
-    from topospread.index.pod_classes import PodClass, PodCounts
+    from topospread.index.pod_classes import NamespaceClasses, PodClass, PodCounts
     from topospread.index.snapshot import NamespaceWorkloads, Snapshot
     from topospread.kube.demands import Demand
-    from topospread.kube.objects import Pod
+    from topospread.kube.objects import OwnerReference, Pod
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.pods import EffectiveConstraints, PodShape
     from topospread.service.decisions.request import SettingsOverride
     from topospread.service.inspecting.statuses import Labels
     from topospread.spread.constraints import PodConstraints
     from topospread.spread.settings import Rules
-    from topospread.spread.topology import Bools, GroupKey
+    from topospread.spread.topology import Bools
 
 
 LOG: Final = logging.getLogger(__name__)
@@ -60,7 +61,6 @@ class PodTemplate:
     rules: Rules
     constraints: PodConstraints
     demand: Demand
-    groups: tuple[GroupKey, ...]
     rows: tuple[OwnedConstraint, ...]
     hard: tuple[OwnedConstraint, ...] = field(init=False)
     witness: int = -1
@@ -89,6 +89,12 @@ class RowPods:
     waiting: dict[PodTemplate, int] = field(default_factory=dict)
     classes: list[PodClass] = field(default_factory=list)
 
+    def add(self, pod_class: PodClass, template: PodTemplate, counts: PodCounts) -> None:
+        """Add the pods of a class."""
+        self.bound += counts.bound
+        self.waiting[template] = self.waiting.get(template, 0) + counts.pending
+        self.classes.append(pod_class)
+
     @property
     def pending(self) -> int:
         """Pods without a node."""
@@ -98,6 +104,19 @@ class RowPods:
     def labels(self) -> list[Labels]:
         """The label sets of the pods."""
         return [each.labels for each in self.classes]
+
+
+@dataclass(slots=True, eq=False)
+class _Spec:
+    """Pods that differ in nothing but labels and owners, and have constraints of their own.
+
+    Attributes:
+        label_keys: labels that their constraints look at.
+        templates: by the values of these, and the owner.
+    """
+
+    label_keys: tuple[str, ...]
+    templates: dict[tuple[tuple[str | None, ...], Owner], PodTemplate] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -125,10 +144,9 @@ class NamespaceRows:
         workloads: likewise.
     """
 
-    classes: Mapping[PodClass, PodCounts]
+    classes: NamespaceClasses
     workloads: NamespaceWorkloads
     rows: Mapping[OwnedConstraint, RowPods]
-    groups: frozenset[GroupKey]
 
 
 class Inventory:
@@ -147,6 +165,8 @@ class Inventory:
         self._rules: dict[str, Rules] = {}
         self._known: dict[PodClass, _KnownClass] = {}
         self._templates: dict[object, PodTemplate] = {}
+        self._specs: dict[tuple[str, bytes], _Spec] = {}
+        self._constraints: dict[object, OwnedConstraint] = {}
         self._namespaces: dict[str, NamespaceRows] = {}
 
     def update(self, snapshot: Snapshot, turn: Callable[[], None]) -> Mapping[str, NamespaceRows]:
@@ -163,12 +183,15 @@ class Inventory:
             turn()
             workloads = snapshot.namespace(name)
             before = known.get(name)
-            if before is None or before.classes is not classes or before.workloads is not workloads:
+            if before is None or before.workloads is not workloads:
                 kept = {} if before is None else before.rows
                 before = self._namespace(classes, snapshot, workloads, turn, kept)
+            elif before.classes is not classes:
+                before = self._changed(before, classes, snapshot, turn)
             found[name] = before
             constraints += len(before.rows)
             if constraints > self._most:
+                self._namespaces = {}
                 self._forget(snapshot)
                 raise self._too_many()
         if found != known:
@@ -187,7 +210,7 @@ class Inventory:
     @property
     def outdated(self) -> bool:
         """Whether the profiles are others than those that it was kept by."""
-        return any(self._rules_for(name) != rules for name, rules in self._rules.items())
+        return any(self._rules_for(name) != rules for name, rules in tuple(self._rules.items()))
 
     def _refresh_rules(self) -> None:
         """Forget everything when the profiles are others.
@@ -197,6 +220,7 @@ class Inventory:
         """
         if self.outdated:
             self._rules, self._known, self._templates, self._namespaces = {}, {}, {}, {}
+            self._specs, self._constraints = {}, {}
         if not self._rules:
             self._rules[""] = self._rules_for("")
 
@@ -212,35 +236,69 @@ class Inventory:
         self._known = {each: known for each, known in self._known.items() if each in here}
         used = {known.template for known in self._known.values()}
         self._templates = {key: made for key, made in self._templates.items() if made in used}
+        self._specs = {}
+        rows = {row for template in self._templates.values() for row in template.rows}
+        self._constraints = {key: row for key, row in self._constraints.items() if row in rows}
 
     def _namespace(
         self,
-        classes: Mapping[PodClass, PodCounts],
+        classes: NamespaceClasses,
         snapshot: Snapshot,
         workloads: NamespaceWorkloads,
         turn: Callable[[], None],
         kept: Mapping[OwnedConstraint, RowPods],
     ) -> NamespaceRows:
         rows: dict[OwnedConstraint, RowPods] = {}
-        groups: set[GroupKey] = set()
         for pod_class, counts in classes.items():
             template = self._template(pod_class, snapshot, workloads, turn)
             if template is None:
                 continue
-            groups.update(template.groups)
             for row in template.rows:
                 pods = rows.get(row)
                 if pods is None:
                     pods = rows[row] = RowPods()
-                pods.bound += counts.bound
-                pods.waiting[template] = pods.waiting.get(template, 0) + counts.pending
-                pods.classes.append(pod_class)
+                pods.add(pod_class, template, counts)
         # What did not change is the same object: its constraint need not be judged again.
         for row, pods in rows.items():
             before = kept.get(row)
             if before is not None and before == pods:
                 rows[row] = before
-        return NamespaceRows(classes, workloads, rows, frozenset(groups))
+        return NamespaceRows(classes, workloads, rows)
+
+    def _changed(
+        self,
+        before: NamespaceRows,
+        classes: NamespaceClasses,
+        snapshot: Snapshot,
+        turn: Callable[[], None],
+    ) -> NamespaceRows:
+        """The namespace after pods came or went: only the rows of their classes are made anew."""
+        templates = {
+            each: self._template(each, snapshot, before.workloads, turn)
+            for each in classes.differing(before.classes)
+        }
+        rows = dict(before.rows)
+        having: dict[OwnedConstraint, dict[PodClass, None]] = {}
+        for pod_class, template in templates.items():
+            for row in () if template is None else template.rows:
+                if row not in having:
+                    known = rows.get(row)
+                    having[row] = dict.fromkeys(() if known is None else known.classes)
+                if pod_class in classes:
+                    having[row][pod_class] = None
+                else:
+                    having[row].pop(pod_class, None)
+        for row, its in having.items():
+            pods = RowPods()
+            for pod_class in its:
+                template = self._template(pod_class, snapshot, before.workloads, turn)
+                if template is not None:
+                    pods.add(pod_class, template, classes[pod_class])
+            if not pods.classes:
+                rows.pop(row, None)
+            elif pods != rows.get(row):
+                rows[row] = pods
+        return NamespaceRows(classes, before.workloads, rows)
 
     def _template(
         self,
@@ -254,6 +312,15 @@ class Inventory:
             return known.template
         turn()
         with suppress(CorruptValue, InvalidRequest):
+            controller, rest = split_template(pod_class.template)
+            labels = dict(pod_class.labels)
+            owner = owner_of(controller, labels)
+            spec = self._specs.get((pod_class.namespace, rest))
+            if spec is not None:
+                template = spec.templates.get((tuple(map(labels.get, spec.label_keys)), owner))
+                if template is not None:
+                    self._known[pod_class] = _KnownClass(None, template)
+                    return template
             shape, demand = self._engine.template_of(pod_class)
             if not _has_rows(shape.pod, demand):
                 self._known[pod_class] = _WITHOUT_ROWS
@@ -263,25 +330,55 @@ class Inventory:
             if rules is None:
                 rules = self._rules[scheduler] = self._rules_for(scheduler)
             effective = shape.effective_constraints(rules, snapshot)
-            template = self._interned(shape, demand, rules, effective)
-            depends = needs_default_selector(shape.pod, rules)
-            self._known[pod_class] = _KnownClass(workloads if depends else None, template)
+            template = self._interned(shape, owner, demand, rules, effective)
+            if needs_default_selector(shape.pod, rules):
+                self._known[pod_class] = _KnownClass(workloads, template)
+                return template
+            if spec is None:
+                spec = _Spec(_label_keys(shape.pod))
+                self._specs[pod_class.namespace, rest] = spec
+            spec.templates[tuple(map(labels.get, spec.label_keys)), owner] = template
+            self._known[pod_class] = _KnownClass(None, template)
             return template
         return None
 
+    def _rows(
+        self, owner: Owner, pod: Pod, constraints: PodConstraints, rules: Rules
+    ) -> Iterable[OwnedConstraint]:
+        """The constraints in force, hard ones first; of equal ones the first."""
+        written = pod.constraints or rules.profile.defaults
+        seen = set()
+        for phase in (constraints.hard, constraints.soft):
+            if not phase.constraints:
+                continue
+            action = phase.constraints[0].when_unsatisfiable
+            indices = [i for i, each in enumerate(written) if each.when_unsatisfiable == action]
+            for index, constraint in zip(indices, phase.constraints, strict=True):
+                if constraint not in seen:
+                    seen.add(constraint)
+                    content = owner, constraint, index, constraints.defaulted
+                    row = self._constraints.get(content)
+                    if row is None:
+                        row = self._constraints[content] = OwnedConstraint(*content)
+                    yield row
+
     def _interned(
-        self, shape: PodShape, demand: Demand, rules: Rules, effective: EffectiveConstraints
+        self,
+        shape: PodShape,
+        owner: Owner,
+        demand: Demand,
+        rules: Rules,
+        effective: EffectiveConstraints,
     ) -> PodTemplate:
         pod, constraints = shape.pod, effective.constraints
-        owner = owner_of(pod)
         key = (owner, rules.profile.name, constraints, pod.tolerations, demand)
         template = self._templates.get(key)
         if template is None:
             for wrong in filter(None, (constraints.hard.error, constraints.soft.error)):
                 where = (pod.namespace, *owner)
                 LOG.debug("constraints of %s %s/%s have no rows: %.200s", *where, wrong)
-            rows = tuple(_rows(owner, pod, constraints, rules))
-            template = PodTemplate(pod, rules, constraints, demand, effective.groups, rows)
+            rows = tuple(self._rows(owner, pod, constraints, rules))
+            template = PodTemplate(pod, rules, constraints, demand, rows)
             self._templates[key] = template
         return template
 
@@ -291,27 +388,19 @@ def _has_rows(pod: Pod, demand: Demand) -> bool:
     return SCHEDULING_GATES not in demand.not_modelled and pinned_node(pod.requirements) is None
 
 
-def owner_of(pod: Pod) -> Owner:
-    """The controller of a pod; a ReplicaSet's Deployment, a Job's CronJob, where names say so."""
-    owner = pod.owner
-    if owner is None:
+def owner_of(controller: OwnerReference | None, labels: Mapping[str, str]) -> Owner:
+    """The controller of pods; a ReplicaSet's Deployment, a Job's CronJob, where names say so."""
+    if controller is None:
         return NO_OWNER
-    outer = outer_controller(owner.kind, owner.name, pod.labels)
-    return Owner(*(outer or (owner.kind, owner.name)))
+    outer = outer_controller(controller.kind, controller.name, labels)
+    return Owner(*(outer or (controller.kind, controller.name)))
 
 
-def _rows(
-    owner: Owner, pod: Pod, constraints: PodConstraints, rules: Rules
-) -> Iterable[OwnedConstraint]:
-    """The constraints in force, hard ones first; of equal ones the first."""
-    written = pod.constraints or rules.profile.defaults
-    seen = set()
-    for phase in (constraints.hard, constraints.soft):
-        if not phase.constraints:
-            continue
-        action = phase.constraints[0].when_unsatisfiable
-        indices = [i for i, each in enumerate(written) if each.when_unsatisfiable == action]
-        for index, constraint in zip(indices, phase.constraints, strict=True):
-            if constraint not in seen:
-                seen.add(constraint)
-                yield OwnedConstraint(owner, constraint, index, constraints.defaulted)
+def _label_keys(pod: Pod) -> tuple[str, ...]:
+    """The labels that a pod's own constraints look at."""
+    keys = {key for each in pod.constraints for key in each.match_label_keys}
+    for each in pod.constraints:
+        if (selector := each.label_selector) is not None:
+            keys.update([key for key, _ in selector.match_labels])
+            keys.update([expression.key for expression in selector.match_expressions])
+    return tuple(sorted(keys))

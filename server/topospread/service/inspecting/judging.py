@@ -22,9 +22,10 @@ from topospread.service.explaining.constraint_reports import (
 )
 from topospread.service.explaining.context import plural
 from topospread.service.explaining.findings import constraint_findings, zone_findings
-from topospread.service.inspecting.statuses import DomainSpread, SpreadState
+from topospread.service.inspecting.statuses import DomainSpread
 from topospread.spread.filtering import first_rejecting, pre_filter
 from topospread_proto.v1 import explanation_pb2 as pb
+from topospread_proto.v1 import inspector_service_pb2 as inspector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from topospread.index.snapshot import Snapshot
     from topospread.service.explaining.context import EvaluationContext
     from topospread.service.inspecting.inventory import PodTemplate, RowPods
-    from topospread.service.inspecting.statuses import OwnedConstraint
+    from topospread.service.inspecting.statuses import OwnedConstraint, State
     from topospread.spread.filtering import DomainState
     from topospread.spread.topology import Bools
 
@@ -47,14 +48,16 @@ INEFFECTIVE: Final = frozenset(
 )
 """Findings that leave a constraint without the effect that it names."""
 
+_FALSE: Final = np.False_
+
 TRIED: Final = 16
 """Nodes that are looked at one by one before all are."""
 
 
 class CountedConstraint(NamedTuple):
-    """A constraint counted at a snapshot: as Filter sees it, and what follows from that."""
+    """A constraint counted at a snapshot: as Filter sees a hard one, and what follows from that."""
 
-    state: DomainState
+    state: DomainState | None
     spread: DomainSpread
 
 
@@ -74,13 +77,14 @@ def count(key: OwnedConstraint, snapshot: Snapshot) -> CountedConstraint:
         domains=snapshot.domains(constraint.topology_key),
         membership=membership,
         counts=state.counts,
-        rejected=state.rejected if hard else np.zeros_like(state.rejected),
+        # Without memory of its own: there are as many domains as nodes where it is by hostname.
+        rejected=state.rejected if hard else np.broadcast_to(_FALSE, state.rejected.shape),
         lowest=lowest,
         highest=int(state.counts[membership.present].max(initial=0)),
         minimum=lowest if because is pb.MINIMUM_REASON_LOWEST else 0,
         minimum_because=because,
     )
-    return CountedConstraint(state, spread)
+    return CountedConstraint(state if hard else None, spread)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +116,7 @@ def judge_template(
     """
     if not template.hard:
         return FITS
-    states = [counted[row].state for row in template.hard]
+    states = [state for row in template.hard if (state := counted[row].state) is not None]
     if _takes(template, states, snapshot, template.witness):
         return FITS
     for slot in _candidates(template, states, snapshot):
@@ -192,7 +196,7 @@ def _candidates(
 class Verdict(NamedTuple):
     """The state of a constraint, why, and how many waiting pods it blocks."""
 
-    state: SpreadState
+    state: State
     message: str
     blocked: int
 
@@ -221,12 +225,12 @@ def judge(
         why = _why_blocked(key, spread, usable)
         if useless is not None and useless.code == pb.FINDING_CODE_INVALID_CONSTRAINT:
             why = useless.text
-        return Verdict(SpreadState.BLOCKED, why, blocked)
+        return Verdict(inspector.SPREAD_STATE_BLOCKED, why, blocked)
     if useless is not None:
-        return Verdict(SpreadState.INEFFECTIVE, useless.text, 0)
+        return Verdict(inspector.SPREAD_STATE_INEFFECTIVE, useless.text, 0)
     if spread.skew > key.constraint.max_skew:
-        return Verdict(SpreadState.VIOLATED, _why_violated(key, spread), 0)
-    return Verdict(SpreadState.SATISFIED, "", 0)
+        return Verdict(inspector.SPREAD_STATE_VIOLATED, _why_violated(key, spread), 0)
+    return Verdict(inspector.SPREAD_STATE_SATISFIED, "", 0)
 
 
 def _why_blocked(key: OwnedConstraint, spread: DomainSpread, usable: int) -> str:

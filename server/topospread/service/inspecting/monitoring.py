@@ -7,29 +7,28 @@ from __future__ import annotations
 
 import heapq
 import logging
+import math
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.checkpoints import Computation
 from topospread.errors import CallerGone, TooLarge, TopospreadError
 from topospread.kube.objects import DO_NOT_SCHEDULE
-from topospread.service.inspecting.inspector import totals
-from topospread.service.inspecting.statuses import (
-    ConstraintFilter,
-    ConstraintOrder,
-    SpreadState,
-)
+from topospread.service.inspecting.cluster_inspector import totals
+from topospread.service.inspecting.statuses import ConstraintFilter
+from topospread_proto.v1 import inspector_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
     from topospread.service.inspecting.inspector import Inspector
-    from topospread.service.inspecting.statuses import ConstraintStatus
+    from topospread.service.inspecting.statuses import ConstraintStatus, State
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -52,13 +51,28 @@ operation of a decision wait."""
 LOOK_SECONDS: Final = 120.0
 """Seconds that one look may take."""
 
+CLUSTERS_PAUSE: Final = 10.0
+"""Seconds between two looks for clusters of the store that nobody has asked about."""
+
+FOLLOWED_AT_ONCE: Final = 16
+"""Of these: each loads a whole state."""
+
+
+class Missing(Enum):
+    """Why the constraints of a cluster are not counted, or not those of its newest state."""
+
+    NOT_FOLLOWED = "not_followed"
+    LOADING = "loading"
+    TOO_MANY = "too_many"
+    FAILED = "failed"
+
 
 def _is_soft(status: ConstraintStatus) -> bool:
     return status.key.constraint.when_unsatisfiable != DO_NOT_SCHEDULE
 
 
 CHOICES: Final[Mapping[str, Callable[[ConstraintStatus], bool]]] = {
-    "violated": lambda status: status.state is not SpreadState.SATISFIED,
+    "violated": lambda status: status.state != pb.SPREAD_STATE_SATISFIED,
     "hard": lambda status: not _is_soft(status),
     "all": lambda _: True,
 }
@@ -69,17 +83,20 @@ class ShownConstraints(NamedTuple):
     """The constraints of a cluster as they were when it was looked at.
 
     Attributes:
-        totals: constraints by state.
+        totals: constraints by state; empty before they were counted.
         shown: those that are shown one by one; of all clusters together at most the limit.
         omitted: by state, how many of those chosen are not shown.
-        age_seconds: since the cluster was looked at, or was seen to be unchanged.
+        age_seconds: since the cluster was looked at, or was seen to be unchanged; before that,
+            since it is known.
+        missing: why they are not counted; None where they are.
     """
 
     cluster: str
-    totals: Mapping[SpreadState, int]
+    totals: Mapping[State, int]
     shown: Sequence[ConstraintStatus]
-    omitted: Mapping[SpreadState, int]
+    omitted: Mapping[State, int]
     age_seconds: float
+    missing: Missing | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -87,33 +104,38 @@ class _Look:
     """What is known of a cluster.
 
     Attributes:
-        begun_at, confirmed_at: when the last look began; when this was last the newest state. On
-            the clock; 0 before the first look.
+        confirmed_at: when this was last the newest state, on the clock; before the first look,
+            since when the cluster is known.
+        begun_at: when the last look began; 0 before the first one.
         chosen: the constraints that may be shown, the worst first.
         warned, refused: whether the log has it that not all are shown, and that there are too many.
     """
 
     replica: Replica
+    confirmed_at: float
     begun_at: float = 0.0
-    confirmed_at: float = 0.0
     revision: object = None
     statuses: Mapping[str, ConstraintStatus] | None = None
-    totals: Mapping[SpreadState, int] | None = None
+    totals: Mapping[State, int] = field(default_factory=dict)
     chosen: Sequence[ConstraintStatus] = ()
     shown: Sequence[ConstraintStatus] = ()
-    omitted: Mapping[SpreadState, int] | None = None
+    omitted: Mapping[State, int] = field(default_factory=dict)
+    missing: Missing | None = Missing.LOADING
     warned: bool = False
     refused: bool = False
 
 
 class ConstraintMonitor:
-    """Looks at the constraints of each cluster that is followed, from start() to stop().
+    """Looks at the constraints of each cluster of the store, from start() to stop().
+
+    Those that nobody has asked about are followed, too, as far as the limit of clusters allows.
 
     Args:
         inspector: counts them.
         replicas: follow the clusters.
         chosen: which are shown one by one, a key of CHOICES.
         limit: how many, of all clusters together; hard ones stay before soft ones, the worst first.
+        clusters: names of those that the store has; raises StoreUnavailable.
         clock: monotonic seconds.
     """
 
@@ -123,13 +145,17 @@ class ConstraintMonitor:
         replicas: Replicas,
         chosen: str,
         limit: int,
+        clusters: Callable[[], Iterable[str]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._inspector = inspector
         self._replicas = replicas
         self._is_chosen = CHOICES[chosen]
         self._limit = limit
+        self._clusters = clusters
         self._clock = clock
+        self._asked_at = -math.inf
+        self._unfollowed: dict[str, float] = {}
         self._looks: dict[str, _Look] = {}
         self._breathed = 0.0
         self._stopped = threading.Event()
@@ -146,27 +172,38 @@ class ConstraintMonitor:
             self._thread.join()
 
     def constraints(self) -> Sequence[ShownConstraints]:
-        """What was last seen of each cluster that is still followed."""
+        """What was last seen of each cluster that the store has."""
         now = self._clock()
-        return [
+        found = [
             ShownConstraints(
-                replica.cluster, look.totals, look.shown, look.omitted, now - look.confirmed_at
+                replica.cluster,
+                look.totals,
+                look.shown,
+                look.omitted,
+                now - look.confirmed_at,
+                look.missing,
             )
             for replica in self._replicas.running()
-            if (look := self._looks.get(replica.cluster)) is not None
-            and look.replica is replica
-            and look.totals is not None
-            and look.omitted is not None
+            if (look := self._looks.get(replica.cluster)) is not None and look.replica is replica
+        ]
+        missing = Missing.NOT_FOLLOWED
+        unfollowed = self._unfollowed.items()
+        return [
+            *found,
+            *(ShownConstraints(n, {}, (), {}, now - at, missing) for n, at in unfollowed),
         ]
 
     def look(self) -> float:
         """Look at the clusters that changed; returns the seconds of processor time it took."""
         began = time.thread_time()
+        if self._clock() >= self._asked_at + CLUSTERS_PAUSE:
+            self._asked_at = self._clock()
+            self._follow()
         known, looks = self._looks, dict[str, _Look]()
         for replica in self._replicas.running():
             look = known.get(replica.cluster)
             if look is None or look.replica is not replica:
-                look = _Look(replica)
+                look = _Look(replica, self._clock())
             looks[replica.cluster] = look
         gone = known.keys() - looks.keys()
         self._looks = looks
@@ -177,6 +214,23 @@ class ConstraintMonitor:
             self._choose()
         return time.thread_time() - began
 
+    def _follow(self) -> None:
+        """Follow clusters of the store that nobody has asked about."""
+        try:
+            unknown = [name for name in self._clusters() if self._replicas.get(name) is None]
+        except TopospreadError as error:
+            LOG.debug("the store's clusters are not known: %s", error)
+            return
+        unfollowed = unknown[FOLLOWED_AT_ONCE:]
+        for name in unknown[:FOLLOWED_AT_ONCE]:
+            try:
+                self._replicas.follow(name)
+            except TopospreadError as error:
+                LOG.debug("cluster %s is not followed: %s", name, error)
+                unfollowed.append(name)
+        now = self._clock()
+        self._unfollowed = {name: self._unfollowed.get(name, now) for name in unfollowed}
+
     # ------------------------------ one cluster
 
     def _is_due(self, look: _Look) -> bool:
@@ -184,7 +238,7 @@ class ConstraintMonitor:
         if view is None:
             return False
         if look.statuses is not None and look.revision == (view.identity, view.revision):
-            look.confirmed_at = now
+            look.confirmed_at, look.missing = now, None
             return False
         return look.statuses is None or now >= look.begun_at + PAUSE
 
@@ -203,7 +257,9 @@ class ConstraintMonitor:
             return False
         except TopospreadError as error:
             # It stays so until somebody does something, unlike what else may be in the way.
-            new = isinstance(error, TooLarge) and not look.refused
+            too_many = isinstance(error, TooLarge)
+            look.missing = Missing.TOO_MANY if too_many else Missing.FAILED
+            new = too_many and not look.refused
             level = logging.WARNING if new else logging.DEBUG
             LOG.log(level, "constraints of cluster %s were not counted: %s", replica.cluster, error)
             look.refused = look.refused or new
@@ -212,11 +268,11 @@ class ConstraintMonitor:
         # Not the inspection, which would keep its state in memory.
         before, look.statuses = look.statuses, inspection.statuses
         look.revision = inspection.view.identity, inspection.view.revision
-        look.confirmed_at = now
+        look.confirmed_at, look.missing = now, None
         if before == look.statuses:
             return False
         look.totals = totals(look.statuses.values())
-        worst = inspection.matching(ConstraintFilter(), ConstraintOrder.SEVERITY)
+        worst = inspection.matching(ConstraintFilter())
         look.chosen = sorted(filter(self._is_chosen, worst), key=_is_soft)
         return True
 
@@ -232,7 +288,7 @@ class ConstraintMonitor:
 
     def _choose(self) -> None:
         """Choose what is shown: the worst of all clusters."""
-        looks = [each for each in self._looks.values() if each.totals is not None]
+        looks = [each for each in self._looks.values() if each.statuses is not None]
         ranked = heapq.merge(
             *([(_rank(status), look, status) for status in look.chosen] for look in looks),
             key=lambda each: each[0],

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum, auto
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-from typing_extensions import override
 
 from topospread.kube.selectors import EVERYTHING
+from topospread_proto.v1 import inspector_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -22,19 +21,15 @@ if TYPE_CHECKING:
     from topospread.spread.topology import Bools, Domains, Ints, Membership
     from topospread_proto.v1.explanation_pb2 import Finding, MinimumReason
 
+    State: TypeAlias = pb.SpreadState.ValueType
+
+STATES: Final[Sequence[State]] = tuple(sorted(filter(None, pb.SpreadState.values()), reverse=True))
+"""The states of a constraint, of which it has the worst that holds; the worst first."""
+
 Labels = tuple[tuple[str, str], ...]
 """Labels of a pod, sorted."""
 
 _ID_BYTES: Final = 10
-
-
-class SpreadState(IntEnum):
-    """The state of a constraint: the worst that holds; a greater one is worse."""
-
-    SATISFIED = 1
-    INEFFECTIVE = 2
-    VIOLATED = 3
-    BLOCKED = 4
 
 
 class Owner(NamedTuple):
@@ -47,9 +42,11 @@ class Owner(NamedTuple):
 NO_OWNER: Final = Owner("", "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OwnedConstraint:
     """A constraint that pods of one owner have: what a row of a list is about.
+
+    An inventory has one object for each content, so that they are looked up by their identity.
 
     Attributes:
         constraint: as it is judged by.
@@ -62,20 +59,13 @@ class OwnedConstraint:
     constraint: Constraint
     index: int
     defaulted: bool
-    id: str = field(init=False, compare=False, default="")
-    _hash: int = field(init=False, repr=False, compare=False, default=0)
+    id: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
-        """Make the id and the hash, once: constraints are looked up again and again."""
+        """Make the id, once."""
         content = (self.owner, self.constraint, self.index, self.defaulted)
         made = blake2b(repr(content).encode(), digest_size=_ID_BYTES).hexdigest()
         object.__setattr__(self, "id", made)
-        object.__setattr__(self, "_hash", hash(content))
-
-    @override
-    def __hash__(self) -> int:
-        """The hash of the content."""
-        return self._hash
 
     @property
     def namespace(self) -> str:
@@ -175,11 +165,11 @@ class ConstraintStatus:
         blocked: waiting pods that a node could take if this constraint were not.
         changed: in which of the inspections something last changed; they are numbered.
         labels: label sets of the pods that have it.
-        made: what follows from it alone, kept by whoever needs it again.
+        listed: the bytes of its message, by how many domains it lists.
     """
 
     key: OwnedConstraint
-    state: SpreadState
+    state: State
     message: str
     spread: DomainSpread
     bound: int
@@ -188,7 +178,8 @@ class ConstraintStatus:
     findings: tuple[Finding, ...]
     changed: int
     labels: Sequence[Labels]
-    made: dict[Hashable, Any] = field(repr=False, default_factory=dict)
+    listed: dict[int, bytes] = field(repr=False, default_factory=dict)
+    _severity: list[tuple[Any, ...]] = field(init=False, repr=False, default_factory=list)
 
     def same_as(self, other: ConstraintStatus) -> bool:
         """Whether nothing differs but when it changed."""
@@ -211,18 +202,9 @@ class ConstraintStatus:
     @property
     def by_severity(self) -> tuple[Any, ...]:
         """The place in the order of severity, the worst first; worked out once."""
-        place: tuple[Any, ...] | None = self.made.get("severity")
-        if place is None:
-            place = (-self.state, -self.blocked, -self.excess, *self.by_name)
-            self.made["severity"] = place
-        return place
-
-
-class ConstraintOrder(Enum):
-    """The order of a list."""
-
-    SEVERITY = auto()
-    NAME = auto()
+        if not self._severity:
+            self._severity.append((-self.state, -self.blocked, -self.excess, *self.by_name))
+        return self._severity[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +222,7 @@ class ConstraintFilter:
 
     namespace: str = ""
     selector: Selector = EVERYTHING
-    states: frozenset[SpreadState] = frozenset()
+    states: frozenset[State] = frozenset()
     topology_key: str = ""
     owner: Owner = NO_OWNER
     when_unsatisfiable: str = ""

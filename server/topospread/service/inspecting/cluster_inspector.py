@@ -1,0 +1,342 @@
+"""The constraints of one cluster, kept in step when they are asked for.
+
+A constraint is counted again only when its group or the nodes changed; whether a node takes the
+next replica is looked up at the node that took it last.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from topospread.checkpoints import CooperativeYield, Turn, current_computation, waiting
+from topospread.errors import Conflict, DeadlineExceeded
+from topospread.service.inspecting.inventory import Inventory
+from topospread.service.inspecting.judging import (
+    CountedConstraint,
+    count,
+    findings_of_row,
+    judge,
+    judge_template,
+)
+from topospread.service.inspecting.statuses import (
+    STATES,
+    ConstraintFilter,
+    ConstraintStatus,
+)
+from topospread_proto.v1 import inspector_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from topospread.index.groups import Group
+    from topospread.index.nodes import NodeTable
+    from topospread.index.snapshot import Snapshot
+    from topospread.replica.replica import Replica
+    from topospread.replica.view import View
+    from topospread.service.decisions.engine import Engine
+    from topospread.service.decisions.request import SettingsOverride
+    from topospread.service.inspecting.inventory import NamespaceRows, PodTemplate, RowPods
+    from topospread.service.inspecting.judging import TemplateJudgement
+    from topospread.service.inspecting.statuses import OwnedConstraint, State
+
+MAX_TRIES: Final = 5
+"""How often the state may have moved on while what must be counted was being counted."""
+
+MAX_GONE: Final = 10_000
+"""Constraints that are gone and still known: a watch that began before more of them begins anew."""
+
+MAX_KNOWN_REVISIONS: Final = 256
+"""Revisions of lists from which a watch may begin."""
+
+ROW_BYTES: Final = 6 << 10
+"""Of a constraint without its arrays, about: with its template, and a message of ten domains."""
+
+CLASS_BYTES: Final = 500
+"""Of a pod class, about."""
+
+DOMAIN_BYTES: Final = 9
+"""Of a domain in the arrays of a constraint."""
+
+_TOO_LATE: Final = (
+    "the deadline passed before all constraints were looked at: allow more time, or ask about less"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inspection:
+    """All constraints of a cluster at one state.
+
+    Attributes:
+        view: the state, and `replica` who follows it.
+        inspector: who made it, and knows what was so before.
+        number: inspections of a cluster are numbered; one that is the same has the same number.
+        statuses: by constraint id; the same object as long as the number is.
+        rows: the pods of each constraint.
+    """
+
+    view: View
+    replica: Replica
+    inspector: ClusterInspector
+    number: int
+    statuses: Mapping[str, ConstraintStatus]
+    rows: Mapping[str, RowPods]
+    kept: dict[object, Sequence[ConstraintStatus]] = field(default_factory=dict)
+
+    def matching(
+        self,
+        asked: ConstraintFilter,
+        order: pb.ConstraintOrder.ValueType = pb.CONSTRAINT_ORDER_SEVERITY,
+    ) -> Sequence[ConstraintStatus]:
+        """The constraints that pass a filter but for its states, in order."""
+        everything = asked == ConstraintFilter(states=asked.states)
+        if everything and (known := self.kept.get(order)) is not None:
+            return known
+        found = list(self.statuses.values())
+        if not everything:
+            found = [each for each in found if asked.passes(each)]
+        if order == pb.CONSTRAINT_ORDER_NAME:
+            found.sort(key=lambda each: each.by_name)
+        else:
+            found.sort(key=lambda each: each.by_severity)
+        if everything:
+            self.kept[order] = found
+        return found
+
+
+def totals(statuses: Iterable[ConstraintStatus]) -> Mapping[State, int]:
+    """How many constraints are in each state, the worst first."""
+    counted = dict.fromkeys(STATES, 0)
+    for each in statuses:
+        counted[each.state] += 1
+    return counted
+
+
+class _CountedGroup(NamedTuple):
+    """A constraint as it was last counted, and what that followed from."""
+
+    group: Group | None
+    nodes: NodeTable
+    found: CountedConstraint
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Row:
+    """A constraint as it was last judged, and what that followed from."""
+
+    status: ConstraintStatus
+    counted: _CountedGroup
+    pods: RowPods
+    judgements: Sequence[TemplateJudgement]
+
+
+class ClusterInspector:
+    """The constraints of one cluster under some settings; any thread may ask for them.
+
+    One caller works them out while others wait for it, and leave with their deadlines. What was
+    counted stays when it ends with its own.
+
+    Args:
+        engine: knows the rules.
+        replica: follows the cluster.
+        settings: by which pods are judged.
+        most: constraints that are looked at.
+        grows: told the bytes that it comes to, before they are taken; may raise.
+
+    Attributes:
+        size: bytes, about, that it holds.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        replica: Replica,
+        settings: SettingsOverride,
+        most: int,
+        grows: Callable[[ClusterInspector, int], object] = lambda _, __: None,
+    ) -> None:
+        self.replica = replica
+        self.size = 0
+        self._grows = grows
+        self._inventory = Inventory(engine, settings, most)
+        self._turn = Turn()
+        self._counts: dict[OwnedConstraint, _CountedGroup] = {}
+        self._rows: dict[OwnedConstraint, _Row] = {}
+        self._number = 0
+        self._last: Inspection | None = None
+        self._gone: deque[tuple[int, str]] = deque(maxlen=MAX_GONE)
+        self._forgotten = 0
+        self._revisions: dict[str, int] = {}
+
+    def inspect(self, view: View, deadline: float) -> Inspection:
+        """All constraints at a view, or at a newer one.
+
+        Raises:
+            As Inspector.inspect.
+        """
+        last = self._fresh(view)
+        if last is not None:
+            return last
+        with self._alone(deadline):
+            last = self._fresh(view)
+            if last is None:
+                turn = CooperativeYield(deadline, "all constraints were looked at")
+                view, namespaces = self._counted(view, turn)
+                last = self._last = self._inspection(view, namespaces, turn)
+            return last
+
+    def since(self, number: int) -> Sequence[str] | None:
+        """The ids of constraints that went after an inspection; None: not all are known."""
+        if number < self._forgotten:
+            return None
+        return [gone for at, gone in tuple(self._gone) if at > number]
+
+    def number_of(self, revision: str) -> int | None:
+        """The number of the inspection of a revision; None when it is not known."""
+        return self._revisions.get(revision)
+
+    def _fresh(self, view: View) -> Inspection | None:
+        """The last inspection, if it is of a view or of a newer one."""
+        last = self._last
+        if last is None or self._inventory.outdated:
+            return None
+        same = last.view.identity == view.identity
+        return last if same and last.view.revision.number >= view.revision.number else None
+
+    @contextmanager
+    def _alone(self, deadline: float) -> Iterator[None]:
+        """Around what one caller does at a time; who waits gives its turn to compute away."""
+        computation = current_computation()
+
+        def check() -> None:
+            if computation is not None:
+                computation.check_caller()
+            if time.monotonic() > deadline:
+                raise DeadlineExceeded(_TOO_LATE)
+
+        check()
+        with waiting():
+            self._turn.acquire(check)
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _counted(
+        self, view: View, turn: Callable[[], None]
+    ) -> tuple[View, Mapping[str, NamespaceRows]]:
+        """A view that counts all groups, and the constraints at it."""
+        for _ in range(MAX_TRIES):
+            namespaces = self._inventory.update(view.snapshot, turn)
+            self._measure(namespaces.values(), view.snapshot)
+            groups = {
+                row.constraint.group
+                for each in namespaces.values()
+                for row in each.rows
+                if not row.constraint.group.counts_nothing
+            }
+            if not view.snapshot.missing(groups):
+                for group in groups:
+                    view.snapshot.groups[group].use.last_used = view.snapshot.sequence
+                return view, namespaces
+            view = self.replica.ensure_counted(groups)
+        raise Conflict("the cluster changes faster than its constraints are counted: try again")
+
+    def _measure(self, namespaces: Iterable[NamespaceRows], snapshot: Snapshot) -> None:
+        """Tell how many bytes it comes to."""
+        keys: Counter[str] = Counter()
+        classes = 0
+        for each in namespaces:
+            classes += len(each.classes)
+            keys.update([row.constraint.topology_key for row in each.rows])
+        domains = sum([rows * len(snapshot.domains(key).values) for key, rows in keys.items()])
+        size = ROW_BYTES * keys.total() + CLASS_BYTES * classes + DOMAIN_BYTES * domains
+        self._grows(self, size)
+        self.size = size
+
+    def _inspection(
+        self, view: View, namespaces: Mapping[str, NamespaceRows], turn: Callable[[], None]
+    ) -> Inspection:
+        snapshot, number = view.snapshot, self._number + 1
+        pods = {key: each for found in namespaces.values() for key, each in found.rows.items()}
+        counts, groups, nodes = self._counts, snapshot.groups, snapshot.nodes
+        counted: dict[OwnedConstraint, CountedConstraint] = {}
+        for key in pods:
+            before = counts.get(key)
+            group = groups.get(key.constraint.group)
+            if before is None or before.group is not group or before.nodes is not nodes:
+                turn()
+                before = counts[key] = _CountedGroup(group, nodes, count(key, snapshot))
+            counted[key] = before.found
+        judgements: dict[PodTemplate, TemplateJudgement] = {}
+        for each in pods.values():
+            for template in each.waiting:
+                if template not in judgements:
+                    turn()
+                    judgements[template] = judge_template(template, counted, snapshot)
+        rows = {
+            key: self._row(key, each, judgements, snapshot, number, turn)
+            for key, each in pods.items()
+        }
+        gone = [key for key in self._rows if key not in rows]
+        for key in [key for key in counts if key not in rows]:
+            del counts[key]
+        if len(self._gone) + len(gone) > MAX_GONE:
+            self._forgotten = number
+            self._gone.clear()
+        self._gone.extend([(number, each.id) for each in gone][:MAX_GONE])
+        last = self._last
+        if last is None or gone or any(row.status.changed == number for row in rows.values()):
+            self._number = number
+            statuses = {row.status.key.id: row.status for row in rows.values()}
+            last = Inspection(view, self.replica, self, number, statuses, {})
+        self._rows = rows
+        self._revisions[view.token] = self._number
+        if len(self._revisions) > MAX_KNOWN_REVISIONS:
+            del self._revisions[next(iter(self._revisions))]
+        owners = {key.id: each for key, each in pods.items()}
+        return replace(last, view=view, rows=owners)
+
+    def _row(
+        self,
+        key: OwnedConstraint,
+        pods: RowPods,
+        judgements: Mapping[PodTemplate, TemplateJudgement],
+        snapshot: Snapshot,
+        number: int,
+        turn: Callable[[], None],
+    ) -> _Row:
+        before, counted = self._rows.get(key), self._counts[key]
+        judged = [judgements[template] for template in pods.waiting]
+        if (
+            before is not None
+            and before.counted is counted
+            and before.pods is pods
+            and before.judgements == judged
+        ):
+            return before
+        turn()
+        if before is not None and before.counted.nodes is counted.nodes:
+            findings = before.status.findings
+        else:
+            findings = findings_of_row(key, next(iter(pods.waiting)), snapshot)
+        spread = counted.found.spread
+        verdict = judge(key, pods, spread, findings, judgements)
+        status = ConstraintStatus(
+            key=key,
+            state=verdict.state,
+            message=verdict.message,
+            spread=spread,
+            bound=pods.bound,
+            pending=pods.pending,
+            blocked=verdict.blocked,
+            findings=findings,
+            changed=number,
+            labels=pods.labels,
+        )
+        if before is not None and before.status.same_as(status):
+            status = before.status
+        return _Row(status, counted, pods, judged)
