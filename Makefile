@@ -100,7 +100,7 @@ campaign: setup redis ## try hostile, broken and large load for long (NAME=fuzz 
 lint: setup ## ruff, mypy, the import contracts, buf's rules, names; all of them, whichever fails
 	@$(KEEP) tools/side-by-side $(BIN)/mypy '$(BIN)/lint-imports --no-logo' '$(BIN)/ruff check --quiet .' \
 	  '$(BIN)/ruff format --quiet --check .' '$(BIN)/python -m tools.proto_rules' \
-	  '$(BIN)/python -m tools.naming'
+	  '$(BIN)/python -m tools.naming' '$(BIN)/python -m tools.unasync --check'
 
 lint-workflows: setup ## check .github/ (actionlint where there is a Go, zizmor, GitHub's schemas)
 	@tools/lint-workflows
@@ -162,8 +162,9 @@ endif
 sbom: setup ## print what a server is made of (CycloneDX JSON, from the lock)
 	@$(BIN)/python -m tools.sbom
 
-proto: $(COMPILER) $(PROJECT) ## regenerate the protobuf modules
+proto: $(COMPILER) $(PROJECT) ## regenerate the protobuf modules, and the blocking client
 	@$(BIN)/python hatch_build.py
+	@$(BIN)/python -m tools.unasync
 	@touch $(PROTO)
 
 $(DEPS): requirements/dev.lock
@@ -212,4 +213,4 @@ lock: ## resolve both pyproject.toml into requirements/ again (UPGRADE=1: newest
 clean: ## remove what was built, and .venv
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find proto server client tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
-	@find proto server/topospread/generated \( -name '*_pb2.py' -o -name '*_pb2.pyi' -o -name '*_pb2_grpc.py*' \) -delete 2>/dev/null || true
+	@find proto server/topospread/generated \( -name '*_pb2.py' -o -name '*_pb2.pyi' -o -name '*_pb2_grpc.py*' -o -name comments.py \) -delete 2>/dev/null || true

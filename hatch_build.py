@@ -11,6 +11,7 @@ they import is renamed. They are never committed, and go into wheels as artifact
 
 `topospread/internal/v1/frames.proto` is not written by hand: :func:`frames` makes it from the
 descriptors of the API, so that a request and its frame cannot differ in a field's number.
+`topospread_proto/v1/comments.py` has what descriptors leave out at run time: :func:`comments`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -33,10 +35,11 @@ from google.protobuf.descriptor_pb2 import (
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 PROTO_ROOT = "proto"
-GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
+COMMENTS: Final = "comments.py"
+GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi", COMMENTS)
 _DECLARES_SERVICE = re.compile(r"^service\s+\w+", re.MULTILINE)
 
 
@@ -92,6 +95,9 @@ message ClusterFrame {
 // A message whose content is not parsed: all of it is unknown fields, which are kept as they came.
 message UnreadFrame {}
 """
+
+_SERVICES: Final = "topospread/v1"
+"""The package of the API's services."""
 
 _POD_SOURCE: Final = ".topospread.v1.PodSource"
 
@@ -187,6 +193,8 @@ def generate(root: Path, packages: Sequence[Package] = (*PUBLISHED, *INTERNAL)) 
         )
         if names:
             _run_protoc(roots, names, out)
+        if any(each.protos == _SERVICES for each in packages):
+            (out / _SERVICES / COMMENTS).write_text(comments(_described(roots, names)), "utf-8")
         changed: list[Path] = []
         for each in packages:
             fresh = _renamed(out / each.protos, packages)
@@ -252,6 +260,78 @@ def frames(published: FileDescriptorSet) -> str:
     text = "\n".join(bodies)
     imports = {file for name, file in file_of.items() if f" {name[1:]} " in text}
     return "\n".join([_HEADER, "".join(f'import "{file}";\n' for file in sorted(imports)), text])
+
+
+def comments(described: FileDescriptorSet) -> str:
+    """The text of a module with the comments of the API's methods and of their requests' fields.
+
+    Args:
+        described: descriptors with their source info.
+    """
+    said: dict[str, str] = {}
+    messages: dict[str, DescriptorProto] = {}
+    for file in described.file:
+        texts = {tuple(each.path): each.leading_comments for each in file.source_code_info.location}
+        for at, message in enumerate(file.message_type):
+            messages[f".{file.package}.{message.name}"] = message
+            for number, field in enumerate(message.field):
+                said[f"{message.name}.{field.name}"] = _sentences(texts.get((4, at, 2, number), ""))
+    lines = ["METHODS = {"]
+    for file in described.file:
+        texts = {tuple(each.path): each.leading_comments for each in file.source_code_info.location}
+        for at, service in enumerate(file.service):
+            for number, method in enumerate(service.method):
+                name = re.sub(r"\B(?=[A-Z])", "_", method.name).lower()
+                comment = _sentences(texts.get((6, at, 2, number), ""))
+                fields = "\n".join(_field_lines(messages[method.input_type], messages, said, 1))
+                text = textwrap.fill(comment, 96), f"Fields:\n{fields}" if fields else ""
+                lines.append(f"    {name!r}: {text!r},")
+    head = '"""Comments of the API\'s methods, and of the fields of their requests; generated."""\n'
+    return "\n".join([head, *lines, "}\n"])
+
+
+def _sentences(comment: str) -> str:
+    return " ".join(comment.split())
+
+
+_SCALARS: Final = {
+    FieldDescriptorProto.TYPE_BOOL: "bool",
+    FieldDescriptorProto.TYPE_BYTES: "bytes",
+    FieldDescriptorProto.TYPE_INT32: "int",
+    FieldDescriptorProto.TYPE_INT64: "int",
+    FieldDescriptorProto.TYPE_STRING: "str",
+    ".google.protobuf.Duration": "seconds",
+    ".google.protobuf.Timestamp": "datetime",
+}
+
+_WHOLE: Final = frozenset(
+    {"ClusterObject", "NodeLabels", "NodeSelection", "PodOnNode", "PodReference", "PodSource"}
+)
+"""Messages of the API that the client makes of what stands for them: their fields are not shown."""
+
+
+def _field_lines(
+    message: DescriptorProto,
+    messages: Mapping[str, DescriptorProto],
+    said: Mapping[str, str],
+    depth: int,
+) -> Iterator[str]:
+    """A line for each field of a message: name, type and comment; below it those of its own."""
+    maps = {each.name: each.field[1] for each in message.nested_type if each.options.map_entry}
+    for field in message.field:
+        own = field.type_name.rpartition(".")[2]
+        kind = _SCALARS.get(field.type_name or field.type) or own
+        if own in maps:
+            kind = f"dict[str, {_SCALARS[maps[own].type]}]"
+        elif field.label == FieldDescriptorProto.LABEL_REPEATED:
+            kind = f"list[{kind}]"
+        text = f"{field.name} ({kind}): {said[f'{message.name}.{field.name}']}".rstrip(": ")
+        indent = "    " * depth
+        yield textwrap.fill(text, 96, initial_indent=indent, subsequent_indent=indent + "  ")
+        if field.type_name.startswith(".topospread.v1.") and own in {
+            name.rpartition(".")[2] for name in messages
+        } - {*_WHOLE, *maps}:
+            yield from _field_lines(messages[field.type_name], messages, said, depth + 1)
 
 
 def _frame(name: str, message: DescriptorProto, frames: Mapping[str, str]) -> str:
@@ -324,6 +404,15 @@ def _run_protoc(roots: list[Path], protos: list[str], out: Path) -> None:
         stubs = [f"--plugin={_plugin('protoc-gen-mypy_grpc', python)}"]
         stubs += [f"--mypy_grpc_out=quiet:{out}", f"--grpc_python_out={out}"]
         protoc(*paths, *stubs, *services, python=python)
+
+
+def _described(roots: list[Path], protos: list[str]) -> FileDescriptorSet:
+    """Descriptors of files, with their comments."""
+    with tempfile.TemporaryDirectory(prefix="topospread-proto-") as made:
+        target = Path(made) / "described.binpb"
+        options = ["--include_source_info", f"--descriptor_set_out={target}"]
+        protoc(*include_path(*roots), *options, *protos)
+        return FileDescriptorSet.FromString(target.read_bytes())
 
 
 def _interpreter() -> Path:

@@ -17,12 +17,7 @@ from bench.figures import Figures
 from bench.processes import server
 from bench.requests import CLUSTER, EVALUATE_POD
 from bench.stores import filled_store
-from topospread_client import (
-    AsyncClient,
-    Client,
-    manifest_from_object,
-    pod_from_manifest,
-)
+from topospread_client import AsyncClient, Client, best, manifest_from_object, pod_from_manifest
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import decision_service_pb2 as pb
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
@@ -121,8 +116,8 @@ def _callers(address: str) -> Iterator[Mapping[str, _Callers]]:
         opened.callback(lambda: runner.run(aio.close()))
         yield {
             "": (
-                _blocking(lambda pod: _best(stub(pod))),
-                *[_blocking(lambda pod: client.evaluate_pod(pod).best)] * 2,
+                _blocking(lambda pod: best(stub(pod))),
+                *[_blocking(lambda pod: best(client.evaluate_pod(pod)))] * 2,
             ),
             "aio_": [
                 lambda pods, ask=ask: runner.run(_awaited(ask, pods))  # type: ignore[misc] # a lambda with a default
@@ -166,11 +161,6 @@ def _stub(channel: Any) -> Callable[[k8s.Pod], Any]:
     return lambda pod: stub(_request(pod), timeout=_PATIENCE)
 
 
-def _best(answer: pb.EvaluatePodResponse) -> str | None:
-    """As the client's responses have it."""
-    return answer.top_nodes[0].node if answer.top_nodes else None
-
-
 class _AsyncCallers:
     """The same for asyncio.
 
@@ -195,10 +185,10 @@ class _AsyncCallers:
         await self._channel.close()
 
     async def _call_stub(self, pod: k8s.Pod) -> str | None:
-        return _best(await self._stub(pod))
+        return best(await self._stub(pod))
 
     async def _call_client(self, pod: Any) -> str | None:
-        return (await self._client.evaluate_pod(pod)).best
+        return best(await self._client.evaluate_pod(pod))
 
 
 def _manifest(pod: k8s.Pod) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from bench.processes import server, worker_process
 from bench.requests import CLUSTER
 from bench.stores import fill_store, sqlite_store
 from topospread.app.stores import open_store
-from topospread_client import Client, Consistency
+from topospread_client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,7 +112,7 @@ def _lists(address: str, seconds: float, change: Callable[[], None], figures: Fi
 
         def listed_after_changes() -> float:
             change()
-            client.get_node_table(consistency=Consistency(fully_consistent=True))
+            client.get_node_table(consistency={"fully_consistent": True})
             return listed()
 
         figures.add("first_ms", listed())

@@ -22,12 +22,11 @@ from topospread.cli.errors import BadInput
 from topospread_client import (
     Client,
     Connection,
-    EvictionFilters,
-    PodsToPlace,
-    Settings,
+    args_from_manifest,
     pod_from_manifest,
 )
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s
+from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,7 +69,7 @@ def explain_nowhere(client: Client, pod: k8s.Pod) -> None:
 
 def simulate(client: Client, pod: k8s.Pod) -> None:
     """Place many of a pod, as its workload would have them."""
-    client.simulate([PodsToPlace(pod, REPLICAS)])
+    client.simulate((pod, REPLICAS))
 
 
 def rank(client: Client, pod: k8s.Pod) -> None:
@@ -95,17 +94,19 @@ def _app(pod: k8s.Pod) -> dict[str, str]:
     return {"app": pod.metadata.labels.get("app", "")}
 
 
-OVER_ZONES: Final = Settings(
-    args={
-        "defaultingType": "List",
-        "defaultConstraints": [
-            {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
-        ],
-    }
+OVER_ZONES: Final = common_pb2.Settings(
+    args=args_from_manifest(
+        {
+            "defaultingType": "List",
+            "defaultConstraints": [
+                {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+            ],
+        }
+    )
 )
 """The pods of the clusters have no constraints of their own."""
 
-ALL_PODS: Final = EvictionFilters(evict_bare_pods=True)
+ALL_PODS: Final = {"evict_bare_pods": True}
 
 CALLS: Final[Mapping[str, PlannerCall]] = {
     "explain": explain,

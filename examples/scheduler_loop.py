@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 
-from topospread_client import Client, Conflict, Consistency, Kind
+from topospread_client import Client, Conflict, best
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
 
 
@@ -22,13 +22,12 @@ def schedule(client: Client) -> dict[str, str]:
     """Place every waiting pod that fits; the node of each by the pod's name."""
     placed: dict[str, str] = {}
     revision = ""
-    waiting = [found.pod for found in client.list_objects(Kind.POD) if not found.pod.spec.node_name]
+    waiting = [found.pod for found in client.list_objects("Pod") if not found.pod.spec.node_name]
     for pod in waiting:
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         # Not older than what this loop has written itself.
-        fresh = Consistency(at_least_as_fresh=revision)
-        look = client.evaluate_pod(pod, top_k=1, consistency=fresh)
-        if look.best is None:
+        look = client.evaluate_pod(pod, top_k=1, consistency=revision)
+        if best(look) is None:
             print(f"{name} waits: {look.message}")
             continue
         try:
@@ -36,7 +35,7 @@ def schedule(client: Client) -> dict[str, str]:
         except Conflict:
             print(f"{name} waits: others are placing too many at once")
             continue
-        if place.node is None:
+        if not place.node:
             print(f"{name} waits: {place.message}")
             continue
         revision = bind(client, pod, place.node)
@@ -50,7 +49,7 @@ def bind(client: Client, pod: Pod, node: str) -> str:
     bound = Pod()
     bound.CopyFrom(pod)
     bound.spec.node_name = node
-    return client.apply_objects([bound]).revision
+    return client.apply_objects([bound]).meta.revision
 
 
 if __name__ == "__main__":

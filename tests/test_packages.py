@@ -23,7 +23,8 @@ PACKAGES = {
 SHIPPED = {
     "topospread": {"topospread": MODULES | PACKAGES},
     "topospread_client": {
-        "topospread_client": {"__init__.py", "py.typed"},  # and private modules
+        # And private modules.
+        "topospread_client": {"__init__.py", "py.typed", "service-config.json"},
         "topospread_proto": {"__init__.py", "py.typed", "v1", "kubernetes", "options"},
     },
 }
@@ -34,6 +35,7 @@ OTHER_FILES = {
     "py.typed",
     "topospread/store/redis/store.lua",
     "topospread_client/_kubernetes_fields.json",
+    "topospread_client/service-config.json",
 }
 
 WORKSHOP = {
@@ -44,7 +46,7 @@ WORKSHOP = {
 
 SOURCES = {
     "topospread": {"topospread", "build_hook.py"},
-    "topospread_client": {"client", "proto", "hatch_build.py", "CHANGELOG.md"},
+    "topospread_client": {"client", "proto", "docs", "hatch_build.py", "CHANGELOG.md"},
 }
 """What is in each sdist, beside what every sdist has."""
 

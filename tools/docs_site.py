@@ -15,7 +15,6 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
-from enum import EnumMeta
 from pathlib import Path
 from typing import Final
 
@@ -85,7 +84,8 @@ def write(target: Path = SOURCE, repository: str = "") -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "docs" / "benchmarks", target / "benchmarks", dirs_exist_ok=True)
-    shutil.copy(ROOT / "docs" / "output.schema.json", target)
+    for name in ("output.schema.json", "service-config.json"):
+        shutil.copy(ROOT / "docs" / name, target)
 
 
 def _documents() -> list[str]:
@@ -182,8 +182,6 @@ def _client_page() -> str:
     groups: dict[str, list[str]] = {
         "Clients": clients,
         "Errors": [],
-        "Enums": [],
-        "Responses": [],
         "Values": [],
         "Functions": [],
         "Constants": [],
@@ -199,20 +197,16 @@ def _client_page() -> str:
             lines += [f".. {_DIRECTIVES.get(heading, 'autoclass')}:: {name}"]
             if heading not in _DIRECTIVES:
                 lines += ["   :members:", "   :show-inheritance:"]
-            if heading == "Enums":
-                lines += ["   :undoc-members:"]
             lines += [""]
         lines += ["```\n"]
     return "\n".join(lines)
 
 
 def _group_of(found: object) -> str:
-    if isinstance(found, EnumMeta):
-        return "Enums"
     if isinstance(found, type):
         if issubclass(found, Exception):
             return "Errors"
-        return "Responses" if found.__name__.endswith("Response") else "Values"
+        return "Values"
     if isinstance(found, (str, frozenset, Mapping)):
         return "Constants"
     return "Functions" if callable(found) and hasattr(found, "__name__") else "Values"

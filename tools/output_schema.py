@@ -1,203 +1,124 @@
-"""The JSON Schema of what `topospread -o json` prints, from the types that it is printed from."""
+"""The JSON Schema of what `topospread -o json` prints, from the messages that are printed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import datetime
-from enum import Enum
-from types import MappingProxyType, NoneType, UnionType
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, get_type_hints
 
-import topospread_client
+from topospread.cli.commands.explain import PendingWorkload
+from topospread.cli.commands.lint import LintItem
 from topospread.cli.documents import (
     API_VERSION,
-    DURATIONS,
+    LEFT_OUT,
     MEANT_EMPTY,
     UNKNOWN_EMPTY,
     camel,
     constant,
+    constant_of,
+    merged,
+    value_name,
 )
 from topospread.cli.errors import Subject
+from topospread.cli.kinds import STORED
 from topospread.cli.manifest_objects import NextReplica
-from topospread.cli.render.evaluation import NamedNode
-from topospread.cli.render.lint import LintItem
-from topospread.cli.render.pending import PendingWorkload
-from topospread.config import values
 from topospread.config.settings import SETTINGS, ServerSettings
 from topospread.spread.linting.catalog import Severity
-from topospread_client import Kind
-from topospread_proto.kubernetes.v1 import kubernetes_pb2
-from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
+from topospread_proto.v1 import cluster_state_service_pb2 as state
+from topospread_proto.v1 import common_pb2 as common
+from topospread_proto.v1 import decision_service_pb2 as decisions
+from topospread_proto.v1 import (
+    error_reason_pb2,
+    explanation_pb2,
+    lease_service_pb2,
+    server_service_pb2,
+)
+from topospread_proto.v1 import inspector_service_pb2 as inspector
+from topospread_proto.v1 import placement_service_pb2 as placement
+from topospread_proto.v1 import planner_service_pb2 as planner
 
-_NAMES: Final = {name: getattr(topospread_client, name) for name in topospread_client.__all__}
+_Json: TypeAlias = "dict[str, Any]"
 
 _STRING: Final = {"type": "string"}
 _INTEGER: Final = {"type": "integer"}
-_STRINGS: Final = {"type": "array", "items": _STRING}
-_WRITTEN: Final = {
-    str: _STRING,
-    int: _INTEGER,
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-    datetime: {"type": "string", "format": "date-time"},
-}
+_NUMBER: Final = {"type": "number"}
+_BOOLEAN: Final = {"type": "boolean"}
+
+
+def _array(items: _Json) -> _Json:
+    return {"type": "array", "items": items}
+
+
+def _map(values: _Json) -> _Json:
+    return {"type": "object", "additionalProperties": values}
+
+
+def _closed(properties: Mapping[str, Any], required: Sequence[str]) -> _Json:
+    """An object that has these properties and no others."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+_STRINGS: Final = _array(_STRING)
 _DURATION: Final = {"type": "string", "pattern": r"^\d+(\.\d+)?s$"}
-_SELECTOR: Final = {
-    "description": "A label selector of Kubernetes.",
-    "type": "object",
-    "properties": {
-        "matchLabels": {"type": "object", "additionalProperties": _STRING},
-        "matchExpressions": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"key": _STRING, "operator": _STRING, "values": _STRINGS},
-                "required": ["key", "operator"],
-                "additionalProperties": False,
+_EXPRESSION: Final = {"key": _STRING, "operator": _STRING, "values": _STRINGS}
+_KUBERNETES: Final[Mapping[str, tuple[str, _Json]]] = {
+    "LabelSelector": (
+        "LabelSelector",
+        {
+            "description": "A label selector of Kubernetes.",
+            "type": "object",
+            "properties": {
+                "matchLabels": _map(_STRING),
+                "matchExpressions": _array(_closed(_EXPRESSION, ["key", "operator"])),
             },
+            "additionalProperties": False,
         },
-    },
-    "additionalProperties": False,
-}
-_OBJECT: Final = {
-    "description": "An object as Kubernetes writes it, as far as it is kept.",
-    "type": "object",
-    "properties": {
-        "apiVersion": {"enum": ["v1", "apps/v1"]},
-        "kind": {"enum": [kind.label for kind in Kind if kind is not Kind.RESERVATION]},
-        "metadata": {"type": "object"},
-    },
-    "required": ["apiVersion", "kind", "metadata"],
-}
-
-
-def schema() -> str:
-    """The text of docs/output.schema.json."""
-    made = _Schema()
-    documents = {
-        "EvaluationList": made.items(
-            Subject,
-            "EvaluatePodResponse",
-            fits=bool,
-            constraints=tuple[topospread_client.ConstraintState, ...],
-            top_nodes=tuple[NamedNode, ...],
-            not_modelled=tuple[str, ...],
-        ),
-        "ExplanationList": made.items(
-            Subject,
-            "ExplainPodResponse",
-            fits=bool,
-            next_replica=NextReplica,
-            optional=("next_replica",),
-            without=["evaluation"],
-        ),
-        "PendingPodList": made.items(
-            PendingWorkload,
-            optional_head={"podCount": _INTEGER, "unexplainedPodCount": _INTEGER},
-        ),
-        "LintFindingList": made.closed({"items": made.type(tuple[LintItem, ...])}, ["items"]),
-        "ConstraintList": made.items(
-            "SpreadConstraint",
-            "ConstraintStatus",
-            one_revision=True,
-            optional_head={"totals": made.type(tuple[topospread_client.SpreadStateCount, ...])},
-            without=["id", "constraint"],
-        ),
-        "ConstraintDescriptionList": made.items(
-            "SpreadConstraint",
-            "ConstraintStatus",
-            "GetConstraintResponse",
-            without=["id", "constraint"],
-        ),
-        "PlacementList": made.items(Subject, "PlacePodResponse", optional=_OF_ONE),
-        "ReleaseList": made.items("ReleaseReservationResponse", pod=topospread_client.PodReference),
-        "ReservationList": made.items("Reservation", one_revision=True),
-        "ObjectResultList": made.items(
-            "ObjectResult", head=("Answer",), optional_head=_BESIDE_RESULTS
-        ),
-        "ReplacementList": made.items("ReplaceObjectsResponse", kind=topospread_client.Kind),
-        "DeletionOrder": made.whole("RankDeletionsResponse"),
-        "Simulation": made.whole("SimulateResponse", pods=tuple[Subject, ...]),
-        "RebalancePlan": made.whole("PlanRebalanceResponse"),
-        "ServerStatus": made.whole(
-            "GetServerInfoResponse",
-            address=str,
-            clusters=tuple[topospread_client.Cluster, ...],
-        ),
-        "StoreAcceptance": made.whole("AcceptStoreResponse"),
-        "ClusterDeletion": made.whole("DeleteClusterResponse"),
-        "LeaseStatus": made.whole("GetLeaseResponse"),
-        "WatchEvent": made.closed(
-            {
-                "cluster": _STRING,
-                "revision": _STRING,
-                "type": made.type(topospread_client.WatchEventType),
-                "ref": made.type(topospread_client.ObjectReference),
-                "object": made.object(),
+    ),
+    "ClusterObject": (
+        "KubernetesObject",
+        {
+            "description": "An object as Kubernetes writes it, as far as it is kept.",
+            "type": "object",
+            "properties": {
+                "apiVersion": {"enum": ["v1", "apps/v1"]},
+                "kind": {"enum": list(STORED)},
+                "metadata": {"type": "object"},
             },
-            ["cluster", "type"],
-        ),
-        "ConstraintEvent": made.closed(
-            {
-                "cluster": _STRING,
-                "revision": _STRING,
-                "type": made.type(topospread_client.WatchEventType),
-                "constraint": made.joined(
-                    "SpreadConstraint", "ConstraintStatus", without=["id", "constraint"]
-                ),
-            },
-            ["cluster", "revision", "type", "constraint"],
-        ),
-        "Version": made.closed(
-            {"version": _STRING, "pythonVersion": _STRING}, ["version", "pythonVersion"]
-        ),
-        "ConfigurationCheck": made.closed(
-            {
-                "profiles": {
-                    "type": "array",
-                    "items": made.closed(
-                        {
-                            "name": _STRING,
-                            "defaultingType": _STRING,
-                            "defaultConstraints": {"type": "array", "items": {"type": "object"}},
-                        },
-                        ["name", "defaultingType", "defaultConstraints"],
-                    ),
-                },
-                "featureGates": {"type": "object", "additionalProperties": {"type": "boolean"}},
-                "settings": _settings(made),
-            },
-            ["profiles", "featureGates", "settings"],
-        ),
-        "Error": made.closed({"error": _error(made)}, ["error"]),
-    }
-    assert not documents.keys() & made.definitions.keys()
-    whole = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "What topospread -o json prints",
-        "oneOf": [{"$ref": f"#/$defs/{kind}"} for kind in (*documents, "List", "KubernetesObject")],
-        "$defs": {
-            **{kind: _titled(kind, each) for kind, each in documents.items()},
-            "List": _titled(
-                "List",
-                made.closed(
-                    {
-                        "revision": _LISTED_AT,
-                        "cluster": {"description": "Of a dump that is not anonymous.", **_STRING},
-                        "metadata": {"description": "Of a dump, as kubectl's.", "type": "object"},
-                        "items": {"type": "array", "items": made.object()},
-                    },
-                    ["revision", "items"],
-                ),
-                "v1",
-            ),
-            **made.definitions,
+            "required": ["apiVersion", "kind", "metadata"],
         },
-    }
-    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+    ),
+}
+"""Names and schemas of Kubernetes' own."""
 
+_WRITTEN_WHOLE: Final[Mapping[str, _Json]] = {
+    "Timestamp": {"type": "string", "format": "date-time"},
+    "Duration": _DURATION,
+}
+_SEVERITY: Final = {"enum": [constant(str(each.value)) for each in Severity]}
+_REASONS: Final = [each for each in error_reason_pb2.ErrorReason.values() if each]
+
+_MAY_LACK: Final[Mapping[str, set[str]]] = {
+    "expire_time": {"Lease", "PlacePodResponse", "Reservation", "ReserveNodeResponse"},
+    "explanation": {"PendingPods"},
+    "fewest_nodes": {"SimulateResponse"},
+    "keeps_longest": {"RankDeletionsResponse"},
+    "label_selector": {"SpreadConstraint"},
+    "minimum_reason": {"ConstraintStatus"},
+    "optimality": {"FewestNodes", "PlanRebalanceResponse", "RebalanceGroup"},
+    "owner": {"ConstraintStatus"},
+    "reason": {"MinimumExplanation"},
+    "scores": {"DomainExplanation"},
+    "start_time": {"GetServerInfoResponse"},
+    "store_unreachable_for": {"Cluster", "ResponseMeta"},
+}
+"""Messages that may be without a message or constant of this name; all others have it."""
 
 _LISTED_AT: Final = {
     "description": "Of the state that was read. What was written meanwhile may be among the items"
@@ -205,48 +126,143 @@ _LISTED_AT: Final = {
     **_STRING,
 }
 _OWN_REVISION: Final = "Each is of a call of its own, and so of a revision of its own."
-
-_OF_ONE: Final = ("node", "message", "not_modelled")
-"""What `place` answers and `reserve`, which is of one node, does not."""
-
-_BY_KIND: Final[Mapping[str, Any]] = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {"kind": _STRING, "count": _INTEGER},
-        "required": ["kind", "count"],
-        "additionalProperties": False,
-    },
-}
-_BESIDE_RESULTS: Final[Mapping[str, Any]] = {
-    "skipped": {"description": "Objects of kinds that are not kept.", **_BY_KIND},
-    "notInInput": {
-        "description": "Other objects of the state, of kinds of which the input looks whole.",
-        **_BY_KIND,
-    },
-}
+_BY_KIND: Final = _array(_closed({"kind": _STRING, "count": _INTEGER}, ["kind", "count"]))
 
 
-def _settings(made: _Schema) -> dict[str, Any]:
+def schema() -> str:
+    """The text of docs/output.schema.json."""
+    made = _Schema()
+    documents = {kind: _titled(kind, each) for kind, each in _documents(made).items()}
+    listed = {
+        "revision": _LISTED_AT,
+        "cluster": {"description": "Of a dump that is not anonymous.", **_STRING},
+        "metadata": {"description": "Of a dump, as kubectl's.", "type": "object"},
+        "items": _array(made.object()),
+    }
+    documents["List"] = _titled("List", _closed(listed, ["revision", "items"]), "v1")
+    assert not documents.keys() & made.definitions.keys()
+    whole = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "What topospread -o json prints",
+        "oneOf": [{"$ref": f"#/$defs/{kind}"} for kind in (*documents, "KubernetesObject")],
+        "$defs": {**documents, **made.definitions},
+    }
+    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+
+
+def _documents(made: _Schema) -> _Json:
+    """Documents by their kinds."""
+    of_one_revision = {"revision": _LISTED_AT}
+    explained = made.list_of(Subject, decisions.ExplainPodResponse, fits=_BOOLEAN)
+    item = explained["properties"]["items"]["items"]
+    del item["properties"]["evaluation"]
+    item["required"].remove("evaluation")
+    item["properties"]["nextReplica"] = made.reference(NextReplica)
+    evaluated = made.list_of(
+        Subject,
+        decisions.EvaluatePodResponse,
+        fits=_BOOLEAN,
+        constraints=made.array(decisions.ConstraintState),
+        notModelled=_STRINGS,
+    )
+    del made.definitions["EvaluatePodResponse"]
+    # Where no soft constraint scores nodes they have a name alone.
+    made.definitions["NodeScore"]["required"] = []
+    findings = made.array(LintItem)
+    code = {"code": made.enum(explanation_pb2.FindingCode.DESCRIPTOR)}
+    made.definitions["LintItem"]["properties"] |= code
+    made.definitions["LintItem"]["required"] += code
+    placed = made.list_of(Subject, placement.PlacePodResponse)
+    placed["properties"]["items"]["items"]["required"].remove("notModelled")  # not of `reserve`
+    pending = made.list_of(
+        PendingWorkload, head={"podCount": _INTEGER, "unexplainedPodCount": _INTEGER}
+    )
+    results = made.list_of(
+        state.ObjectResult,
+        head={
+            **made.properties(common.ResponseMeta)[0],
+            "skipped": {"description": "Objects of kinds that are not kept.", **_BY_KIND},
+            "notInInput": {
+                "description": "Other objects of the state, of kinds of which the input looks "
+                "whole.",
+                **_BY_KIND,
+            },
+        },
+    )
+    totals = made.array(inspector.SpreadStateCount)
+    event = {
+        "cluster": _STRING,
+        "revision": _STRING,
+        "type": made.enum(state.WatchEventType.DESCRIPTOR),
+    }
+    changed = {**event, "ref": made.reference(state.ObjectReference), "object": made.object()}
+    profile = {
+        "name": _STRING,
+        "defaultingType": _STRING,
+        "defaultConstraints": _array({"type": "object"}),
+    }
+    checked = {
+        "profiles": _array(_closed(profile, list(profile))),
+        "featureGates": _map(_BOOLEAN),
+        "settings": _closed(_settings(), list(_settings())),
+    }
+    return {
+        "EvaluationList": evaluated,
+        "ExplanationList": explained,
+        "PendingPodList": pending,
+        "LintFindingList": made.joined(items=findings),
+        "ConstraintList": made.list_of(
+            inspector.ConstraintStatus, head={"totals": totals, **of_one_revision}
+        ),
+        "ConstraintDescriptionList": made.list_of(inspector.GetConstraintResponse),
+        "PlacementList": placed,
+        "ReleaseList": made.list_of(
+            placement.ReleaseReservationResponse, pod=made.reference(common.PodReference)
+        ),
+        "ReservationList": made.list_of(placement.Reservation, head=of_one_revision),
+        "ObjectResultList": results,
+        "ReplacementList": made.list_of(
+            state.ReplaceObjectsResponse, kind=made.enum(common.Kind.DESCRIPTOR)
+        ),
+        "DeletionOrder": made.whole(planner.RankDeletionsResponse),
+        "Simulation": made.whole(planner.SimulateResponse, pods=made.array(Subject)),
+        "RebalancePlan": made.whole(planner.PlanRebalanceResponse),
+        "ServerStatus": made.whole(
+            server_service_pb2.GetServerInfoResponse,
+            address=_STRING,
+            clusters=made.array(state.Cluster),
+        ),
+        "StoreAcceptance": made.whole(state.AcceptStoreResponse),
+        "ClusterDeletion": made.whole(state.DeleteClusterResponse),
+        "LeaseStatus": made.whole(lease_service_pb2.GetLeaseResponse),
+        "WatchEvent": _closed(changed, ["cluster", "type"]),
+        "ConstraintEvent": made.joined(**event, constraint=made.joined(inspector.ConstraintStatus)),
+        "Version": made.joined(version=_STRING, pythonVersion=_STRING),
+        "ConfigurationCheck": made.joined(**checked),
+        "Error": made.joined(error=_error(made)),
+    }
+
+
+def _settings() -> _Json:
     """Every setting by its key."""
     hints = get_type_hints(ServerSettings, localns={"Mapping": Mapping})
-    written = {
-        one.key: _DURATION
-        if one.unit == "seconds"
-        else _STRING
-        if hints[one.name] in {values.Address, values.Address | None}
-        else made.type(hints[one.name])
+    written: dict[Any, Any] = {int: _INTEGER, float: _NUMBER, bool: _BOOLEAN}
+    written |= {tuple[str, ...]: _STRINGS, Mapping[str, bool]: _map(_BOOLEAN)}
+    return {
+        one.key: _DURATION if one.unit == "seconds" else written.get(hints[one.name], _STRING)
         for one in SETTINGS.values()
     }
-    return made.closed(written, list(written))
 
 
-def _error(made: _Schema) -> dict[str, Any]:
+def _error(made: _Schema) -> _Json:
+    reasons = [value_name(error_reason_pb2.ErrorReason, each) for each in _REASONS]
     violation = {
-        **made.properties(Subject),
-        **made.properties(topospread_client.Violation),
+        **made.properties(Subject)[0],
+        "field": _STRING,
+        "reason": _STRING,
+        "description": _STRING,
     }
-    return made.closed(
+    return _closed(
         {
             "code": {"description": "Of gRPC; absent where no call failed.", **_STRING},
             "reason": {
@@ -254,19 +270,13 @@ def _error(made: _Schema) -> dict[str, Any]:
                 "server told one. Else BAD_USAGE: the command line cannot be read; BAD_INPUT: "
                 "what was given cannot be used; or OUT_OF_REACH: no answer came. A newer server "
                 "may tell what is not among the examples.",
-                "examples": [
-                    *(each.value for each in topospread_client.ErrorReason),
-                    "BAD_USAGE",
-                    "BAD_INPUT",
-                    "OUT_OF_REACH",
-                ],
+                "examples": [*reasons, "BAD_USAGE", "BAD_INPUT", "OUT_OF_REACH"],
                 **_STRING,
             },
             "message": _STRING,
             "metadata": {
                 "description": "What the server told beside the reason, as `holder`.",
-                "type": "object",
-                "additionalProperties": _STRING,
+                **_map(_STRING),
             },
             "retryAfter": {
                 "description": "How long to wait, where trying again helps.",
@@ -275,15 +285,14 @@ def _error(made: _Schema) -> dict[str, Any]:
             "violations": {
                 "description": "Of fields; with the pod that each is about, where a verb is asked "
                 "about pods.",
-                "type": "array",
-                "items": made.closed(violation, []),
+                **_array(_closed(violation, [])),
             },
         },
         ["reason", "message"],
     )
 
 
-def _titled(kind: str, document: dict[str, Any], version: str = API_VERSION) -> dict[str, Any]:
+def _titled(kind: str, document: _Json, version: str = API_VERSION) -> _Json:
     """A document with what every one begins with."""
     head = {"apiVersion": {"const": version}, "kind": {"const": kind}}
     return {
@@ -297,163 +306,128 @@ class _Schema:
     """Collects the definitions that documents refer to."""
 
     def __init__(self) -> None:
-        self.definitions: dict[str, Any] = {}
+        self.definitions: _Json = {}
 
-    def items(
-        self,
-        *parts: type | str,
-        one_revision: bool = False,
-        head: Sequence[str] = (),
-        optional: Sequence[str] = (),
-        optional_head: Mapping[str, Any] = MappingProxyType({}),
-        without: Sequence[str] = (),
-        **more: Any,
-    ) -> dict[str, Any]:
+    def list_of(
+        self, *parts: Any, head: Mapping[str, Any] = MappingProxyType({}), **more: Any
+    ) -> _Json:
         """A document with a list, each of whose items has the fields of all parts.
 
-        Args:
-            parts: types, or the names of the client's.
-            one_revision: all items are of one.
-            head: parts of the document itself.
-            optional: fields that may be absent.
-            optional_head: properties of the document itself that may be absent.
-            without: fields of the parts that are not there.
-            more: fields by name, also instead of the parts' own.
+        `head` are properties of the document itself that may be absent; `more`, those of an item.
         """
-        item = self._joined(parts, more, optional, without)
+        item = self.joined(*parts, **more)
         if "revision" in item["properties"]:
             item = {"description": _OWN_REVISION, **item}
-        document = self._joined(head, {}, ())
-        if one_revision:
-            document["properties"]["revision"] = _LISTED_AT
-        document["properties"] = {
-            "cluster": _STRING,
-            **optional_head,
-            **document["properties"],
-            "items": {"type": "array", "items": item},
-        }
-        document["required"] = ["cluster", *document["required"], "items"]
+        return _closed({"cluster": _STRING, **head, "items": _array(item)}, ["cluster", "items"])
+
+    def whole(self, message: Any, **more: Any) -> _Json:
+        """A document with the fields of an answer and others."""
+        document = self.joined(message, **more)
+        document["properties"] = {"cluster": _STRING, **document["properties"]}
         return document
 
-    def joined(self, *parts: type | str, without: Sequence[str] = ()) -> dict[str, Any]:
-        """An object with the fields of all parts."""
-        return self._joined(parts, {}, (), without)
-
-    def whole(
-        self,
-        *parts: type | str,
-        optional: Mapping[str, type] = MappingProxyType({}),
-        **more: Any,
-    ) -> dict[str, Any]:
-        """A document with the fields of an answer, and others, some of which may be absent."""
-        document = self._joined(parts, more, ())
-        beside = {camel(name): self.type(hint) for name, hint in optional.items()}
-        document["properties"] = {"cluster": _STRING, **document["properties"], **beside}
-        return document
-
-    def properties(self, owner: type) -> dict[str, Any]:
-        """The properties of a type."""
-        return self._fields(owner)[0]
-
-    @staticmethod
-    def closed(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
-        """An object that has these properties and no others."""
-        return {
-            "type": "object",
-            "properties": dict(properties),
-            "required": list(required),
-            "additionalProperties": False,
-        }
-
-    def _joined(
-        self,
-        parts: Sequence[type | str],
-        more: Mapping[str, Any],
-        optional: Sequence[str],
-        without: Sequence[str] = (),
-    ) -> dict[str, Any]:
-        properties: dict[str, Any] = {}
+    def joined(self, *parts: Any, **more: Any) -> _Json:
+        """An object with the fields of all parts and others."""
+        properties: _Json = {}
         required: list[str] = []
         for part in parts:
-            owner = _NAMES[part] if isinstance(part, str) else part
-            found, needed = self._fields(owner, without)
+            found, needed = self.properties(part)
             properties |= found
-            required += [name for name in needed if name not in map(camel, optional)]
-        for name, hint in more.items():
-            if camel(name) not in properties and name not in optional:
-                required.append(camel(name))
-            properties[camel(name)] = self.type(hint)
-        return self.closed(properties, required)
+            required += needed
+        return _closed(properties | more, list(dict.fromkeys((*required, *more))))
 
-    def _fields(self, owner: type, without: Sequence[str] = ()) -> tuple[dict[str, Any], list[str]]:
-        properties: dict[str, Any] = {}
+    def array(self, item: Any) -> _Json:
+        """A list of messages or of dataclasses."""
+        return _array(self.reference(item))
+
+    def reference(self, kind: Any) -> _Json:
+        """Reference to the definition of a message or of a dataclass, which is made with it."""
+        part = getattr(kind, "DESCRIPTOR", kind)
+        name = part.__name__ if isinstance(part, type) else part.name
+        return self._defined(name, lambda: self.joined(part))
+
+    def properties(self, part: Any) -> tuple[_Json, list[str]]:
+        """The properties of a message or a dataclass, and the names of those that it always has."""
+        if isinstance(part, type) and is_dataclass(part):
+            return self._members(part)
+        properties: _Json = {}
         required: list[str] = []
-        for each in fields(owner):
-            if each.name in without:
-                continue
-            hint = _evaluated(str(each.type))
-            if each.name == "traceparent":
+        for field in getattr(part, "DESCRIPTOR", part).fields:
+            left_out = merged(field)
+            if left_out is not None:
+                found, needed = self.properties(field.message_type)
+                properties |= {name: each for name, each in found.items() if name not in left_out}
+                required += [name for name in needed if field.name != "meta"]
+            elif field.name == "traceparent":
                 properties["traceId"] = _STRING
-            elif each.name == "meta":
-                found, _ = self._fields(topospread_client.ResponseMeta)
-                properties |= found
-            else:
-                name = camel(each.name)
-                may_lack = hint is str and each.name not in MEANT_EMPTY
-                may_lack = may_lack or each.name in UNKNOWN_EMPTY
-                if NoneType in get_args(hint):
-                    may_lack = True
-                if each.name in DURATIONS:
-                    properties[name] = _DURATION
-                else:
-                    properties[name] = self.type(hint)
-                if not may_lack:
-                    required.append(name)
+            elif field.name not in LEFT_OUT:
+                properties[field.json_name] = self.type(field)
+                if _is_always_there(field):
+                    required.append(field.json_name)
         return properties, required
 
-    def object(self) -> dict[str, Any]:
+    def _members(self, part: type) -> tuple[_Json, list[str]]:
+        written = {"str": _STRING, "int": _INTEGER, "bool": _BOOLEAN, "Severity": _SEVERITY}
+        hints = {camel(each.name): str(each.type) for each in fields(part)}
+        properties = {
+            name: self.reference(common.PodReference)
+            if hint == "PodReference"
+            else written[hint.removesuffix(" | None")]
+            for name, hint in hints.items()
+        }
+        absent = ("str", "str | None", "int | None")
+        return properties, [name for name, hint in hints.items() if hint not in absent]
+
+    def type(self, field: Any) -> Any:
+        """The schema of a field."""
+        message = field.message_type
+        if message is not None and message.GetOptions().map_entry:
+            return _map(self.type(message.fields_by_name["value"]))
+        single = self._single(field)
+        return _array(single) if field.is_repeated else single
+
+    def _single(self, field: Any) -> Any:
+        if field.enum_type is not None:
+            return self.enum(field.enum_type)
+        if field.message_type is not None:
+            name = field.message_type.name
+            if name in _WRITTEN_WHOLE:
+                return _WRITTEN_WHOLE[name]
+            if name in _KUBERNETES:
+                return self._whole(name)
+            return self.reference(field.message_type)
+        if field.cpp_type == field.CPPTYPE_BOOL:
+            return _BOOLEAN
+        if field.cpp_type == field.CPPTYPE_STRING:
+            return _STRING
+        return _NUMBER if field.cpp_type == field.CPPTYPE_DOUBLE else _INTEGER
+
+    def object(self) -> _Json:
         """The schema of an object of a cluster."""
-        return self._defined("KubernetesObject", lambda: dict(_OBJECT))
+        return self._whole("ClusterObject")
 
-    def type(self, hint: Any) -> dict[str, Any]:
-        """The schema of a type."""
-        if hint in _WRITTEN:
-            return dict(_WRITTEN[hint])
-        if hint is LabelSelector:
-            return self._defined("LabelSelector", lambda: dict(_SELECTOR))
-        origin, arguments = get_origin(hint), get_args(hint)
-        if origin in {Union, UnionType}:
-            kinds = [each for each in arguments if each is not NoneType]
-            return self.type(kinds[0])
-        if origin is not None and issubclass(origin, Mapping):
-            return {"type": "object", "additionalProperties": self.type(arguments[1])}
-        if origin is not None and issubclass(origin, Sequence):
-            return {"type": "array", "items": self.type(arguments[0])}
-        if isinstance(hint, type) and issubclass(hint, Enum):
-            constants = [constant(str(each.value)) for each in hint]
-            return self._defined(hint.__name__, lambda: {"enum": constants})
-        assert is_dataclass(hint), hint
-        assert isinstance(hint, type)
-        return self._defined(hint.__name__, lambda: self.closed(*self._fields(hint)))
+    def _whole(self, kind: str) -> _Json:
+        name, schema = _KUBERNETES[kind]
+        return self._defined(name, lambda: schema)
 
-    def _defined(self, name: str, make: Any) -> dict[str, Any]:
+    def enum(self, enum: Any) -> _Json:
+        """The schema of an enum."""
+        numbers = [number for number in enum.values_by_number if number]
+        constants = [constant_of(enum, number) for number in numbers]
+        return self._defined(enum.name, lambda: {"enum": constants})
+
+    def _defined(self, name: str, make: Callable[[], Any]) -> _Json:
         if name not in self.definitions:
             self.definitions[name] = {}  # it may refer to itself
             self.definitions[name] = make()
         return {"$ref": f"#/$defs/{name}"}
 
 
-def _evaluated(annotation: str) -> Any:
-    """What an annotation means, whatever its module imports while it runs."""
-    return eval(annotation, dict(_KNOWN))
-
-
-_KNOWN: Final = {
-    **_NAMES,
-    "Severity": Severity,
-    "LabelSelector": LabelSelector,
-    "Mapping": Mapping,
-    "Sequence": Sequence,
-    "datetime": datetime,
-    "kubernetes_pb2": kubernetes_pb2,
-}
+def _is_always_there(field: Any) -> bool:
+    if field.name in UNKNOWN_EMPTY or field.containing_oneof is not None:
+        return False
+    if field.is_repeated:
+        return True
+    if field.message_type is not None or field.enum_type is not None:
+        return field.containing_type.name not in _MAY_LACK.get(field.name, ())
+    return field.cpp_type != field.CPPTYPE_STRING or field.name in MEANT_EMPTY

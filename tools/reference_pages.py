@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools import output_schema
+from tools import output_schema, service_config
 from topospread.config.settings import SETTINGS, ServerSettings
 from topospread.telemetry.constraint_metrics import ClusterConstraints, ConstraintGauges
 from topospread.telemetry.families import CacheGauges, ClusterGauges, PoolGauges
@@ -63,6 +63,7 @@ def pages() -> dict[str, str]:
         "settings.md": settings_page(),
         "metrics.md": metrics_page(),
         "output.schema.json": output_schema.schema(),
+        "service-config.json": service_config.service_config(),
     }
 
 

@@ -145,7 +145,7 @@ def rank() -> planner_service_pb2.RankDeletionsRequest:
 def rebalance() -> planner_service_pb2.PlanRebalanceRequest:
     """All pods over zones."""
     request = planner_service_pb2.PlanRebalanceRequest(
-        settings=planner.OVER_ZONES.message("settings"),
+        settings=planner.OVER_ZONES,
         filters=rebalance_pb2.EvictionFilters(evict_bare_pods=True),
     )
     request.search_timeout.FromSeconds(60)

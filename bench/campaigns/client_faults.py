@@ -31,7 +31,7 @@ from tests.access.callers import AccessFile
 from tests.client.manifests import TWO_ZONES, incoming, pod
 from tests.redis_server import free_port
 from tests.servers import ServerProcess
-from topospread_client import AsyncClient, Client, Connection, Kind, Tls, TopospreadClientError
+from topospread_client import AsyncClient, Client, Connection, Tls, TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -161,7 +161,7 @@ class Callers:
             return
         calls: dict[str, Callable[[], Any]] = {
             "evaluate": lambda: client.evaluate_pod(incoming()),
-            "get": lambda: client.get_object(Kind.NODE, "a1"),
+            "get": lambda: client.get_object("NODE", "a1"),
             "place": lambda: client.place_pod(_waiting(), reservation_ttl=5),
             "apply": lambda: client.apply_objects([_versioned(number)]),
             "unversioned": lambda: client.apply_objects([pod(f"u-{number}", "a1", app="other")]),
@@ -214,7 +214,7 @@ class Callers:
         own = number + self._plan.threads
         calls: dict[str, Callable[[], Any]] = {
             "evaluate": lambda: client.evaluate_pod(incoming()),
-            "get": lambda: client.get_object(Kind.NODE, "a1"),
+            "get": lambda: client.get_object("NODE", "a1"),
             "place": lambda: client.place_pod(_waiting(), reservation_ttl=5),
             "apply": lambda: client.apply_objects([_versioned(own)]),
             "unversioned": lambda: client.apply_objects([pod(f"u-{own}", "a1", app="other")]),

@@ -31,7 +31,7 @@ from tests.relays import Relay
 from tests.servers import Peer, ServerProcess, node
 from tests.telemetry.expositions import samples, value
 from tests.waiting import PATIENCE, until
-from topospread_client import Client, Consistency, Kind
+from topospread_client import Client
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
 
@@ -295,10 +295,10 @@ class Cuts:
         return [f"t{self._number}-{n}" for n in range(NODES)]
 
     def _names(self) -> set[str]:
-        newest = Consistency(fully_consistent=True)
+        newest = {"fully_consistent": True}
         return {
             each.node.metadata.name
-            for each in self._client.list_objects(Kind.NODE, consistency=newest)
+            for each in self._client.list_objects("NODE", consistency=newest)
         }
 
     def _metrics(self) -> bytes:

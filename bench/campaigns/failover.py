@@ -40,7 +40,7 @@ from tests.redis_topologies import (
 )
 from tests.servers import ServerProcess, incoming
 from tests.waiting import until
-from topospread_client import Kind, NotFound, ServerFault, TopospreadClientError
+from topospread_client import NotFound, ServerFault, TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -442,7 +442,7 @@ class Callers:
                 self._stop.wait(0.005)
                 continue
             try:
-                client.get_object(Kind.POD, name, consistency=NEWEST)
+                client.get_object("POD", name, consistency=NEWEST)
             except NotFound:
                 self.missed.append(("pod", name))
             except TopospreadClientError:
@@ -534,7 +534,7 @@ def _run(
         callers.until_each_wrote_after(max(named, time.monotonic() - 0.5))
     with client_of(addresses[number % 2]) as client:
         until(lambda: _applied(client), "the servers take writes")
-        stored = {("pod", each.pod.metadata.name) for each in client.list_objects(Kind.POD)}
+        stored = {("pod", each.pod.metadata.name) for each in client.list_objects("POD")}
         stored |= {("place", each.pod.name) for each in client.list_reservations()}
         with suppress(TopospreadClientError):
             client.delete_cluster(CLUSTER)

@@ -23,8 +23,8 @@ from bench.campaigns.findings import Findings, resident
 from tests.servers import served
 from topospread.cli import manifest_files, manifest_objects
 from topospread.cli.errors import BadInput
-from topospread.cli.field_validation import FieldValidation
 from topospread.cli.main import run as run_topospread
+from topospread.cli.manifest_objects import FieldValidation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.servers import incoming
 from tests.waiting import PATIENCE, until
-from topospread_client import Client, Connection, Consistency, Kind, TopospreadClientError
+from topospread_client import Client, Connection, TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ CALL_SECONDS = 30.0
 PAUSE = 0.01
 """Seconds between two calls of a caller: some hundred a second, and processor time is left over."""
 
-NEWEST = Consistency(fully_consistent=True)
+NEWEST = {"fully_consistent": True}
 
 
 def zones() -> list[dict[str, object]]:
@@ -161,7 +161,7 @@ def versioned(made: dict[str, Any]) -> dict[str, Any]:
 
 def stored_pods(client: Client) -> set[str]:
     """Names of the pods that the store has."""
-    return {item.pod.metadata.name for item in client.list_objects(Kind.POD)}
+    return {item.pod.metadata.name for item in client.list_objects("POD")}
 
 
 def counted_pods(client: Client) -> int:

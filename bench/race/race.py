@@ -14,20 +14,19 @@ from bench.race import scenario
 from topospread_client import (
     Conflict,
     DeadlineExceeded,
-    Fit,
-    Kind,
     LimitExceeded,
-    ObjectReference,
-    PodReference,
     Unavailable,
     pod_from_manifest,
 )
+from topospread_proto.v1.cluster_state_service_pb2 import ObjectReference
+from topospread_proto.v1.common_pb2 import KIND_POD, VERDICT_CODE_SUCCESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from topospread_client import Client, PlacePodResponse, ReserveNodeResponse
+    from topospread_client import Client
     from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
+    from topospread_proto.v1.placement_service_pb2 import PlacePodResponse, ReserveNodeResponse
 
 SHORT, LONG = 1.0, 60.0
 """Seconds that places are held for: those that are left alone end while the race is on."""
@@ -220,7 +219,7 @@ class Race:
             with suppress(*_TRY_AGAIN):
                 meta = pod.metadata
                 client.release_reservation(
-                    PodReference(meta.name, meta.namespace), reservation_id=answer.reservation_id
+                    f"{meta.namespace}/{meta.name}", reservation_id=answer.reservation_id
                 )
 
     # ------------------------------ what happens to the servers
@@ -300,7 +299,7 @@ class Race:
             client.apply_objects([scenario.node(number)], timeout=PATIENCE)
         elif random.random() < 0.5 and len(gone) < self._entry.nodes // 4:
             gone.add(number)
-            client.delete_objects([ObjectReference(Kind.NODE, name)], timeout=PATIENCE)
+            client.delete_objects([{"kind": "NODE", "name": name}], timeout=PATIENCE)
         elif len(tainted) < self._entry.nodes // 3:
             tainted.add(number)
             zoned = random.random() < 0.5
@@ -317,12 +316,12 @@ def _place_or_reserve(
     if way < 0.1:
         node: str = scenario.node(random.randrange(nodes))["metadata"]["name"]
         reserved = client.reserve_node(pod, node, reservation_ttl=ttl, timeout=PATIENCE)
-        return reserved, node if reserved.verdict.success else ""
+        return reserved, node if reserved.verdict.code == VERDICT_CODE_SUCCESS else ""
     candidates = None
     if way < 0.2:
         chosen = random.sample(range(nodes), min(nodes, 12))
         candidates = [str(scenario.node(number)["metadata"]["name"]) for number in chosen]
-    fit = Fit.NODE if way < 0.4 and candidates is None else None
+    fit = "NODE" if way < 0.4 and candidates is None else None
     placed = client.place_pod(
         pod,
         candidates=candidates,
@@ -331,9 +330,9 @@ def _place_or_reserve(
         seed=str(random.random()),
         timeout=PATIENCE,
     )
-    return placed, placed.node or ""
+    return placed, placed.node
 
 
 def _reference(pod: Pod) -> ObjectReference:
     meta = pod.metadata
-    return ObjectReference(Kind.POD, meta.name, namespace=meta.namespace, uid=meta.uid)
+    return ObjectReference(kind=KIND_POD, name=meta.name, namespace=meta.namespace, uid=meta.uid)

@@ -14,7 +14,8 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from bench.soak import templates
-from topospread_client import Client, Conflict, Fit, PodReference, TopospreadClientError
+from topospread_client import Client, Conflict, TopospreadClientError
+from topospread_proto.v1.common_pb2 import PodReference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,12 +127,14 @@ class Callers:
             client.explain_pod(pod)
         else:
             name = "place"
-            client.place_pod(pod, fit=Fit.NODE, reservation_ttl=HELD, seed=str(number))
+            client.place_pod(pod, fit="NODE", reservation_ttl=HELD, seed=str(number))
         counts.seconds.setdefault(name, []).append(time.perf_counter() - began)
         if way > 0.80:
             began = time.perf_counter()
             client.release_reservation(
-                PodReference(pod.metadata.name, template.namespace, pod.metadata.uid)
+                PodReference(
+                    name=pod.metadata.name, namespace=template.namespace, uid=pod.metadata.uid
+                )
             )
             counts.seconds.setdefault("release", []).append(time.perf_counter() - began)
 

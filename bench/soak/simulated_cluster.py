@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from bench.soak import templates
-from topospread_client import Kind, ObjectReference
-from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+from topospread_client import kind_of
+from topospread_proto.v1 import common_pb2 as common
+from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject, ObjectReference
 
 if TYPE_CHECKING:
     from random import Random
@@ -88,7 +89,7 @@ class SimulatedCluster:
         self._waiting: dict[SimulatedPod, None] = {}
         self._ending: dict[SimulatedPod, None] = {}
         self._gone: list[ObjectReference] = []
-        self._there: dict[tuple[Kind, str, str], ClusterObject] = {}
+        self._there: dict[tuple[common.Kind.ValueType, str, str], ClusterObject] = {}
         self._numbers = 0
         self._version = 0
 
@@ -104,7 +105,7 @@ class SimulatedCluster:
             del self._ending[pod]
             if pod.node is not None:
                 del pod.node.pods[pod]
-            self._remove(Kind.POD, templates.name_of(pod.template, pod.number), pod.template)
+            self._remove(common.KIND_POD, templates.name_of(pod.template, pod.number), pod.template)
         for pod in list(self._waiting):
             if not self._open:
                 break
@@ -130,9 +131,9 @@ class SimulatedCluster:
         del self.apps[app]
         self.scale(app, 0)
         if app.template.revision:
-            self._remove(Kind.SERVICE, app.template.name, app.template)
+            self._remove(common.KIND_SERVICE, app.template.name, app.template)
         for template in app.kept:
-            self._remove(Kind.REPLICA_SET, template.owner, template)
+            self._remove(common.KIND_REPLICA_SET, template.owner, template)
 
     def scale(self, app: SimulatedApp, wanted: int) -> None:
         """Scale an application to so many pods."""
@@ -146,7 +147,7 @@ class SimulatedCluster:
         app.template = replace(app.template, revision=app.template.revision + 1)
         self._keep(app)
         for template in app.kept[:-2]:
-            self._remove(Kind.REPLICA_SET, template.owner, template)
+            self._remove(common.KIND_REPLICA_SET, template.owner, template)
         del app.kept[:-2]
 
     def roll(self, app: SimulatedApp, most: int) -> bool:
@@ -191,7 +192,7 @@ class SimulatedCluster:
         """Delete a cordoned node."""
         del self.nodes[node.name]
         node.unreachable = False
-        self._remove(Kind.NODE, node.name)
+        self._remove(common.KIND_NODE, node.name)
 
     def lose(self, zone: str) -> None:
         """Make the nodes of a zone unreachable."""
@@ -246,15 +247,19 @@ class SimulatedCluster:
         assert field is not None
         meta: k8s.ObjectMeta = getattr(made, field).metadata
         meta.resource_version = self._next_version()
-        key = (Kind[field.upper()], meta.namespace, meta.name)
+        key = (kind_of(made), meta.namespace, meta.name)
         self._there.pop(key, None)
         self._there[key] = made
 
-    def _remove(self, kind: Kind, name: str, template: Template | None = None) -> None:
+    def _remove(
+        self, kind: common.Kind.ValueType, name: str, template: Template | None = None
+    ) -> None:
         namespace = template.namespace if template else ""
         self._there.pop((kind, namespace, name), None)
         version = self._next_version()
-        self._gone.append(ObjectReference(kind, name, namespace, resource_version=version))
+        self._gone.append(
+            ObjectReference(kind=kind, name=name, namespace=namespace, resource_version=version)
+        )
 
     def _next_version(self) -> str:
         self._version += 1

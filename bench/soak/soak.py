@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,7 @@ from bench.soak.callers import Callers
 from bench.soak.reference_replica import ReferenceReplica
 from bench.soak.report import CacheSizes, SoakReport
 from bench.soak.timetable import Timetable
-from topospread_client import Client, Consistency, ObjectOutcome
+from topospread_client import Client, enum_name, verdicts_by_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
     from bench.soak.simulated_cluster import ChangeSet
     from bench.soak.templates import Template
-    from topospread_client import ApplyObjectsResponse, Cluster, DeleteObjectsResponse
+    from topospread_proto.v1.cluster_state_service_pb2 import (
+        ApplyObjectsResponse,
+        Cluster,
+        DeleteObjectsResponse,
+    )
 
 
 SEGMENTS: Final = 24
@@ -58,8 +62,8 @@ WRITE_TIMEOUT: Final = 60.0
 LEAD: Final = 10_000
 """Changes that may be ahead of the recorder: far fewer than the log keeps."""
 
-_USELESS: Final = (ObjectOutcome.IGNORED_STALE, ObjectOutcome.NOT_FOUND)
-_NEWEST: Final = Consistency(fully_consistent=True)
+_USELESS: Final = ("IGNORED_STALE", "NOT_FOUND")
+_NEWEST: Final = {"fully_consistent": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,9 +268,9 @@ class ChangeWriter:
 
     def _count_outcomes(self, done: ApplyObjectsResponse | DeleteObjectsResponse) -> None:
         self.changes += len(done.results)
-        for outcome, count in done.counts().items():
+        for outcome in (enum_name(each, "outcome") for each in done.results):
             if outcome in _USELESS:
-                self.without_effect[outcome.lower().replace("_", " ")] += count
+                self.without_effect[outcome.lower().replace("_", " ")] += 1
         self._ahead += len(done.results)
         if self._ahead >= LEAD:
             self.catch_up()
@@ -287,10 +291,11 @@ def answers(client: Client, about: Iterable[Template]) -> dict[str, Any]:
         )
         who = f"{template.namespace}/{pod.metadata.name}"
         evaluation = client.evaluate_pod(pod, consistency=_NEWEST)
-        found[f"EvaluatePod {who}"] = replace(evaluation, traceparent=None)
+        evaluation.meta.traceparent = ""
+        found[f"EvaluatePod {who}"] = evaluation
         for what, asked in (("Filter", pod), ("Filter by its own selector", other)):
             verdicts = client.filter(asked, consistency=_NEWEST)
-            judged = (verdicts.revision, verdicts.verdict, verdicts.by_node())
+            judged = (verdicts.meta.revision, verdicts.verdict, verdicts_by_node(verdicts))
             found[f"{what} {who}"] = judged
     return found
 

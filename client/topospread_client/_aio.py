@@ -1,125 +1,59 @@
-"""The client for asyncio. It belongs to the event loop in which it was made."""
+"""The client for asyncio. It belongs to the event loop in which it was made.
+
+The blocking client, `_client.py`, is made of this file by `python -m tools.unasync`. What needs
+protobuf is imported when the first client is made: that takes a third of gRPC's own import.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import math
 from contextlib import suppress
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-import grpc
-import grpc.aio
-
-from topospread_client import _decisions as decisions
-from topospread_client import _placement as placement
-from topospread_client import _state as state
-from topospread_client import _writing as writing
-from topospread_client._arguments import checked
-from topospread_client._connection import (
-    CLOSED,
-    DEFAULT_BULK_TIMEOUT,
-    DEFAULT_TIMEOUT,
-    Connection,
-)
-from topospread_client._errors import (
-    Closed,
-    TopospreadClientError,
-    invalid,
-)
-from topospread_client._operations import (
-    ClientSession,
-    LazyModule,
-    Operation,
-    PagedList,
-    RpcCall,
-    RpcReply,
-    ServerStream,
-    lazy_method,
-    resume,
-)
-from topospread_client._retries import RetryTimer, seconds
-from topospread_client._status import CANCELLED, GrpcFailure, error_of, had_started, stream_ended
-from topospread_client._tracing import outgoing, traceparent_of
+from topospread_client._connection import DEFAULT_BULK_TIMEOUT, DEFAULT_TIMEOUT
+from topospread_client._documentation import documented
+from topospread_client._errors import InvalidRequest, TopospreadClientError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
     from types import TracebackType
 
-    from topospread_client import _explain as explaining
-    from topospread_client import _inspecting as inspecting
-    from topospread_client import _leases as leases
-    from topospread_client import _ranking as ranking
-    from topospread_client import _rebalancing as rebalancing
-    from topospread_client import _simulate as simulating
-else:
-    explaining = LazyModule("topospread_client._explain")
-    inspecting = LazyModule("topospread_client._inspecting")
-    leases = LazyModule("topospread_client._leases")
-    ranking = LazyModule("topospread_client._ranking")
-    rebalancing = LazyModule("topospread_client._rebalancing")
-    simulating = LazyModule("topospread_client._simulate")
+    from google.protobuf.message import Message
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
+    from topospread_client._arguments import ObjectLike, PodLike, SelectorLike
+    from topospread_client._connection import Connection
+    from topospread_client._methods import Method
+    from topospread_proto.v1 import cluster_state_service_pb2 as state
+    from topospread_proto.v1 import common_pb2 as common
+    from topospread_proto.v1 import decision_service_pb2 as decision
+    from topospread_proto.v1 import inspector_service_pb2 as inspector
+    from topospread_proto.v1 import lease_service_pb2 as lease
+    from topospread_proto.v1 import placement_service_pb2 as placement
+    from topospread_proto.v1 import planner_service_pb2 as planner
+    from topospread_proto.v1 import scenario_pb2 as scenario
+    from topospread_proto.v1 import server_service_pb2 as server
 
-
-@lazy_method("{}")
-def _awaited(
-    operation: Callable[Concatenate[ClientSession, _P], Operation[_T]],
-) -> Callable[Concatenate[AsyncClient, _P], Awaitable[_T]]:
-    """Method that runs an operation."""
-
-    @wraps(operation)
-    async def method(self: AsyncClient, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return await self._run(operation(self._session, *args, **kwargs))
-
-    return method
+    KindLike: TypeAlias = common.Kind.ValueType | str
+    PodName: TypeAlias = common.PodReference | str
+    ReferenceLike: TypeAlias = state.ObjectReference | Mapping[str, Any]
+    PodsLike: TypeAlias = PodLike | scenario.PodsToPlace | Iterable[Any]
+    Progress: TypeAlias = Callable[[int, int], None]
 
 
-@lazy_method("AsyncIterator[{}]")
-def _paged(
-    paged_list: Callable[Concatenate[ClientSession, _P], PagedList[_T]],
-) -> Callable[Concatenate[AsyncClient, _P], AsyncIterator[_T]]:
-    """Method that iterates over the items of all pages."""
-
-    @wraps(paged_list)
-    async def method(
-        self: AsyncClient, /, *args: _P.args, **kwargs: _P.kwargs
-    ) -> AsyncIterator[_T]:
-        pages = paged_list(self._session, *args, **kwargs)
-        token: str | None = None
-        while token != "":
-            page = await self._run(pages.fetch(token))
-            for found in pages.items(page):
-                yield found
-            token = page.next_page_token
-
-    return method
-
-
-@lazy_method("AsyncGenerator[{}, None]")
-def _streaming(
-    server_stream: Callable[Concatenate[ClientSession, _P], ServerStream[_T]],
-) -> Callable[Concatenate[AsyncClient, _P], AsyncGenerator[_T, None]]:
-    """Method that iterates over a server stream; leaving the iteration ends the call."""
-
-    @wraps(server_stream)
-    def method(
-        self: AsyncClient, /, *args: _P.args, **kwargs: _P.kwargs
-    ) -> AsyncGenerator[_T, None]:
-        return self._follow(server_stream(self._session, *args, **kwargs))
-
-    return method
-
-
+@documented
 class AsyncClient:
     """A connection to a server, with an awaitable method for each of its calls.
 
     ::
 
         async with AsyncClient("127.0.0.1:7946") as client:
-            evaluation = await client.evaluate_pod(pod)
+            evaluation = await client.evaluate_pod(pod, top_k=3)
+
+    Keyword arguments are the fields of the request; None is one that is not given. They take what
+    people type: a pod as a message, a manifest, bytes or ``NAMESPACE/NAME``; names of nodes; labels
+    or kubectl's text for a selector; seconds for a duration; the name of an enum's value
+    (``"STRICT"``); a mapping of its fields for any other message. Beside them each call takes
+    `timeout`, in seconds (`math.inf`: none), and `traceparent`, the parent of the server's span;
+    None takes the current OpenTelemetry span. The answer is the response's message.
 
     Methods raise subclasses of `TopospreadClientError`: `InvalidRequest` for wrong arguments, from
     the client before anything is sent, or from the server.
@@ -133,7 +67,7 @@ class AsyncClient:
         timeout: float = DEFAULT_TIMEOUT,
         bulk_timeout: float = DEFAULT_BULK_TIMEOUT,
     ) -> None:
-        """Set a connection up, where an event loop runs; the first call makes it.
+        """Set a connection up; the first call makes it.
 
         Args:
             connection: options, or the address of a server on this machine.
@@ -145,78 +79,15 @@ class AsyncClient:
             BadConnection: the options cannot be used.
             InvalidRequest: another argument of a wrong type.
         """
-        if isinstance(connection, str):
-            connection = Connection(connection)
-        connection = checked(Connection, connection, "connection")
-        self._session: Final = ClientSession(checked(str, cluster, "cluster"))
-        self._timeout = seconds(timeout, DEFAULT_TIMEOUT)
-        self._bulk_timeout = seconds(bulk_timeout, DEFAULT_BULK_TIMEOUT)
-        self._retry_timeout = connection.retry_timeout if connection.retries else 0.0
-        self._token = connection.token_provider()
-        self._loop = asyncio.get_running_loop()
-        self._channels = connection.open_aio()
-        self._closing = asyncio.Event()
+        from topospread_client import _calls
+        from topospread_client._transport import AsyncTransport, options_of
 
-    pre_filter = _awaited(decisions.pre_filter)
-    filter = _awaited(decisions.filter_nodes)
-    score = _awaited(decisions.score)
-    evaluate_pod = _awaited(decisions.evaluate_pod)
-    batch_evaluate_pods = _awaited(decisions.batch_evaluate_pods)
-    explain_pod = _awaited(explaining.explain_pod)
-    place_pod = _awaited(placement.place_pod)
-    reserve_node = _awaited(placement.reserve_node)
-    release_reservation = _awaited(placement.release_reservation)
-    get_reservation = _awaited(placement.get_reservation)
-    list_reservations = _paged(placement.list_reservations)
-    list_reservations_page = _awaited(placement.list_reservations_page)
-    apply_objects = _awaited(writing.apply_objects)
-    delete_objects = _awaited(writing.delete_objects)
-    replace_objects = _awaited(writing.replace_objects)
-    get_object = _awaited(state.get_object)
-    list_objects = _paged(state.list_objects)
-    list_objects_page = _awaited(state.list_objects_page)
-    watch_objects = _streaming(state.watch_objects)
-    get_node_table = _awaited(state.get_node_table)
-    get_cluster = _awaited(state.get_cluster)
-    list_clusters = _paged(state.list_clusters)
-    list_clusters_page = _awaited(state.list_clusters_page)
-    delete_cluster = _awaited(state.delete_cluster)
-    accept_store = _awaited(state.accept_store)
-    get_server_info = _awaited(state.get_server_info)
-    acquire_lease = _awaited(leases.acquire_lease)
-    renew_lease = _awaited(leases.renew_lease)
-    release_lease = _awaited(leases.release_lease)
-    get_lease = _awaited(leases.get_lease)
-    simulate = _awaited(simulating.simulate)
-    rank_deletions = _awaited(ranking.rank_deletions)
-    plan_rebalance = _awaited(rebalancing.plan_rebalance)
-    list_constraints = _paged(inspecting.list_constraints)
-    list_constraints_page = _awaited(inspecting.list_constraints_page)
-    get_constraint = _awaited(inspecting.get_constraint)
-    watch_constraints = _streaming(inspecting.watch_constraints)
+        self._calls = _calls.Calls(options_of(connection), cluster, timeout, bulk_timeout)
+        self._io = AsyncTransport(options_of(connection))
 
     async def close(self) -> None:
-        """End the connection, from any event loop: calls under way fail with `Closed`."""
-        # A loop that does not run would never close it.
-        if asyncio.get_running_loop() is self._loop or not self._loop.is_running():
-            await self._close()
-        else:
-            closing = asyncio.run_coroutine_threadsafe(self._close(), self._loop)
-            await asyncio.wrap_future(closing)
-
-    async def _close(self) -> None:
-        channels = self._channels.close()
-        # Nothing can be woken in a closed loop: to try raises RuntimeError.
-        refused = (RuntimeError,) if self._loop.is_closed() else ()
-        with suppress(*refused):
-            self._closing.set()
-        for channel in channels:
-            while True:
-                try:
-                    await channel.close()
-                except refused:
-                    continue  # with the next call: this one is cancelled, though not woken
-                break
+        """End the connection, from anywhere: calls under way fail with `Closed`."""
+        await self._io.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -229,111 +100,338 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    async def _run(self, operation: Operation[_T]) -> _T:
-        """Make the calls of an operation one after the other and return its response."""
-        try:
-            call = next(operation)
-            while True:
-                try:
-                    reply = await self._call(call)
-                except TopospreadClientError as error:
-                    call = operation.throw(error)
-                else:
-                    call = resume(operation, reply)
-        except StopIteration as done:
-            return cast("_T", done.value)
+    async def call(
+        self,
+        method: str,
+        request: Message | Iterable[Message],
+        *,
+        timeout: float | None = None,
+        traceparent: str | None = None,
+    ) -> Any:
+        """Make a call with a request message, and return its response message.
 
-    async def _follow(self, stream: ServerStream[_T]) -> AsyncGenerator[_T, None]:
-        """Read a server stream; when its server goes away, continue it at another one."""
-        call = stream.call
-        retries = RetryTimer(
-            seconds(call.timeout, math.inf), min(self._retry_timeout, self._timeout)
-        )
-        while True:
-            rpc, last, cancels_before = None, None, _cancel_count()
-            try:
-                stubs = self._channels.current()
-                stub = stubs.of(call.rpc, "unary_stream")
-                rpc = stub(call.request, timeout=retries.remaining(), metadata=self._metadata(call))
-                while (message := await rpc.read()) is not grpc.aio.EOF:
-                    last = stream.read(message)
-                    yield last
-                    cancels_before = _cancel_count()  # it may be read by another task now
-                raise stream_ended()
-            except (*_FAILURES, asyncio.CancelledError) as failed:
-                started = last is not None or had_started(failed)
-                error = self._error(failed, cancels_before)
-            finally:
-                if rpc is not None:
-                    rpc.cancel()
-            if started:
-                retries.restart(self._retry_timeout)
-            next_call = call if last is None else stream.after(last)
-            pause = retries.next_pause(error)
-            if next_call is None or pause is None:
-                raise error
-            call = next_call
-            await self._pause(pause)
-
-    async def _call(self, call: RpcCall) -> RpcReply[Any]:
-        default = self._bulk_timeout if call.bulk else self._timeout + call.extra_timeout
-        timeout = seconds(call.timeout, default)
-        retries = RetryTimer(timeout, self._retry_timeout if call.retried else 0.0)
-        cancels_before = _cancel_count()
-        while True:
-            stubs = self._channels.current()
-            stub = stubs.of(call.rpc, "stream_unary" if call.bulk else "unary_unary")
-            try:
-                rpc = stub(call.request, timeout=retries.remaining(), metadata=self._metadata(call))
-                message = await rpc
-                return RpcReply(message, traceparent_of(message, await rpc.trailing_metadata()))
-            except (*_FAILURES, asyncio.CancelledError) as failed:
-                error = self._error(failed, cancels_before)
-            pause = retries.next_pause(error)
-            if pause is None:
-                raise retries.final_error(call, error)
-            await self._pause(pause)
-            if retries.may_have_arrived:
-                call.before_retry()
-
-    async def _pause(self, pause: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await self._closing.wait()
-
-    def _error(self, failed: BaseException, cancels_before: int) -> TopospreadClientError:
-        """Error to raise for an exception of gRPC.
+        Args:
+            method: its name without the service: ``EvaluatePod``.
+            request: its message, which stays as it is; the cluster may be left to the client. For
+                ReplaceObjects an iterable of messages.
+            timeout: seconds; None takes the client's, `math.inf` is none.
+            traceparent: parent of the server's span; None takes the current OpenTelemetry span.
 
         Raises:
-            CancelledError: the task itself is cancelled.
+            TopospreadClientError: the call failed.
         """
-        closed = self._channels.closed
-        if isinstance(failed, asyncio.CancelledError) and (
-            not closed or _cancel_count() > cancels_before
-        ):
-            raise failed
-        error: TopospreadClientError
-        if isinstance(failed, grpc.aio.AioRpcError):
-            error = error_of(cast("GrpcFailure", failed))
-            by_close = closed and failed.code() is CANCELLED
-        else:
-            error = invalid("metadata", str(failed))
-            by_close = closed
-        if by_close:
-            # gRPC raises CancelledError, too, in tasks that wait for a call that another ended.
-            error = Closed(CLOSED)
-        error.__cause__ = failed
-        return error
+        made = self._calls.checked(method, request)
+        return await self._answered(*made, timeout, traceparent)
 
-    def _metadata(self, call: RpcCall) -> tuple[tuple[str, str], ...]:
-        return outgoing(call.traceparent) + self._token.metadata()
+    def stream(
+        self,
+        method: str,
+        request: Message,
+        *,
+        timeout: float | None = None,
+        traceparent: str | None = None,
+    ) -> AsyncGenerator[Any, None]:
+        """Iterate over the messages of a watch; leaving the iteration ends it.
+
+        When its server or its connection goes away, the watch goes on from its last revision, on
+        any server that answers within the connection's `retry_timeout`. No change is left out or
+        repeated: where that is impossible, an error is raised.
+
+        Args:
+            method: WatchObjects or WatchConstraints.
+            request: its message, as for `call`.
+            timeout: seconds after which it ends with DeadlineExceeded; None: never.
+            traceparent: parent of the server's span.
+
+        Raises:
+            Unavailable: no server answered for too long, or it went away amid the objects of
+                `send_initial`.
+            TopospreadClientError: any other failure of the call.
+        """
+        made = self._calls.checked(method, request, streaming=True)
+        return self._followed(*made, timeout, traceparent)
+
+    async def pre_filter(self, pod: PodLike, **fields: Any) -> decision.PreFilterResponse:
+        return await self._ask("PreFilter", fields, pod=pod)
+
+    async def filter(self, pod: PodLike | None = None, **fields: Any) -> decision.FilterResponse:
+        return await self._ask("Filter", fields, pod=pod)
+
+    async def score(self, pod: PodLike | None = None, **fields: Any) -> decision.ScoreResponse:
+        return await self._ask("Score", fields, pod=pod)
+
+    async def evaluate_pod(self, pod: PodLike, **fields: Any) -> decision.EvaluatePodResponse:
+        return await self._ask("EvaluatePod", fields, pod=pod)
+
+    async def batch_evaluate_pods(
+        self, pods: Iterable[PodLike], **fields: Any
+    ) -> decision.BatchEvaluatePodsResponse:
+        return await self._ask("BatchEvaluatePods", fields, pods=pods)
+
+    async def explain_pod(self, pod: PodLike, **fields: Any) -> decision.ExplainPodResponse:
+        return await self._ask("ExplainPod", fields, pod=pod)
+
+    async def place_pod(self, pod: PodLike, **fields: Any) -> placement.PlacePodResponse:
+        return await self._ask("PlacePod", fields, pod=pod)
+
+    async def reserve_node(
+        self, pod: PodLike, node: str, **fields: Any
+    ) -> placement.ReserveNodeResponse:
+        return await self._ask("ReserveNode", fields, pod=pod, node=node)
+
+    async def release_reservation(
+        self, pod: PodName, **fields: Any
+    ) -> placement.ReleaseReservationResponse:
+        return await self._ask("ReleaseReservation", fields, pod=pod)
+
+    async def get_reservation(
+        self, pod: PodName, **fields: Any
+    ) -> placement.GetReservationResponse:
+        return await self._ask("GetReservation", fields, pod=pod)
+
+    def list_reservations(self, **fields: Any) -> AsyncIterator[placement.Reservation]:
+        return self._items("ListReservations", "reservations", fields)
+
+    async def list_reservations_page(self, **fields: Any) -> placement.ListReservationsResponse:
+        return await self._ask("ListReservations", fields)
+
+    async def apply_objects(
+        self, objects: Iterable[ObjectLike], *, progress: Progress | None = None, **fields: Any
+    ) -> state.ApplyObjectsResponse:
+        """Any number of objects, in atomic steps of as many as the server takes in one request.
+
+        The answer has one result for each object, in order, and the revision that contains all.
+        `progress` is called after each step with the objects written so far and all there are;
+        `timeout` is of each step. A step is repeated where all its objects have a resourceVersion.
+        """
+        return await self._write("ApplyObjects", objects, progress, fields)
+
+    async def delete_objects(
+        self, objects: Iterable[ReferenceLike], *, progress: Progress | None = None, **fields: Any
+    ) -> state.DeleteObjectsResponse:
+        """Any number of objects, in steps, as of `apply_objects`."""
+        return await self._write("DeleteObjects", objects, progress, fields)
+
+    async def replace_objects(
+        self, kind: KindLike, objects: Iterable[ObjectLike], **fields: Any
+    ) -> state.ReplaceObjectsResponse:
+        """All objects are read before the first is sent; keyword arguments are ReplaceStart's.
+
+        A call that fails before all of them have arrived changes nothing.
+        """
+        calls, options = self._calls, options_in(fields)
+        start, messages = calls.replacement(kind, objects, fields)
+        while True:
+            size, stream = calls.batch_size, calls.stream_of(start, messages)
+            try:
+                return await self.call("ReplaceObjects", stream, **options)
+            except InvalidRequest:
+                if await self._requested_batch_size() >= min(size, len(messages)):
+                    raise
+
+    async def get_object(self, kind: KindLike, name: str, **fields: Any) -> state.GetObjectResponse:
+        return await self._ask("GetObject", fields, kind=kind, name=name)
+
+    def list_objects(self, kind: KindLike, **fields: Any) -> AsyncIterator[state.ClusterObject]:
+        return self._items("ListObjects", "objects", fields, kind=kind)
+
+    async def list_objects_page(self, kind: KindLike, **fields: Any) -> state.ListObjectsResponse:
+        return await self._ask("ListObjects", fields, kind=kind)
+
+    def watch_objects(self, **fields: Any) -> AsyncGenerator[state.WatchObjectsResponse, None]:
+        return self._watch("WatchObjects", fields)
+
+    async def get_node_table(self, **fields: Any) -> state.GetNodeTableResponse:
+        return await self._ask("GetNodeTable", fields)
+
+    async def get_cluster(self, **fields: Any) -> state.GetClusterResponse:
+        return await self._ask("GetCluster", fields)
+
+    def list_clusters(self, **fields: Any) -> AsyncIterator[state.Cluster]:
+        return self._items("ListClusters", "clusters", fields)
+
+    async def list_clusters_page(self, **fields: Any) -> state.ListClustersResponse:
+        return await self._ask("ListClusters", fields)
+
+    async def delete_cluster(self, cluster: str, **fields: Any) -> state.DeleteClusterResponse:
+        return await self._ask("DeleteCluster", fields, cluster=cluster)
+
+    async def accept_store(
+        self, cluster: str, store_identity: str, **fields: Any
+    ) -> state.AcceptStoreResponse:
+        return await self._ask(
+            "AcceptStore", fields, cluster=cluster, store_identity=store_identity
+        )
+
+    async def get_server_info(self, **fields: Any) -> server.GetServerInfoResponse:
+        return await self._ask("GetServerInfo", fields)
+
+    async def acquire_lease(
+        self, holder_identity: str, lease_duration: float, **fields: Any
+    ) -> lease.AcquireLeaseResponse:
+        return await self._ask(
+            "AcquireLease", fields, holder_identity=holder_identity, lease_duration=lease_duration
+        )
+
+    async def renew_lease(
+        self, holder_identity: str, fencing_token: int, lease_duration: float, **fields: Any
+    ) -> lease.RenewLeaseResponse:
+        return await self._ask(
+            "RenewLease",
+            fields,
+            holder_identity=holder_identity,
+            fencing_token=fencing_token,
+            lease_duration=lease_duration,
+        )
+
+    async def release_lease(
+        self, holder_identity: str, fencing_token: int, **fields: Any
+    ) -> lease.ReleaseLeaseResponse:
+        return await self._ask(
+            "ReleaseLease", fields, holder_identity=holder_identity, fencing_token=fencing_token
+        )
+
+    async def get_lease(self, **fields: Any) -> lease.GetLeaseResponse:
+        return await self._ask("GetLease", fields)
+
+    async def simulate(self, pods: PodsLike, **fields: Any) -> planner.SimulateResponse:
+        return await self._ask("Simulate", fields, pods=self._calls.several(pods))
+
+    async def rank_deletions(
+        self, label_selector: SelectorLike | None = None, **fields: Any
+    ) -> planner.RankDeletionsResponse:
+        return await self._ask("RankDeletions", fields, label_selector=label_selector)
+
+    async def plan_rebalance(
+        self, label_selector: SelectorLike | None = None, **fields: Any
+    ) -> planner.PlanRebalanceResponse:
+        return await self._ask("PlanRebalance", fields, label_selector=label_selector)
+
+    def list_constraints(self, **fields: Any) -> AsyncIterator[inspector.ConstraintStatus]:
+        return self._items("ListConstraints", "constraints", fields)
+
+    async def list_constraints_page(self, **fields: Any) -> inspector.ListConstraintsResponse:
+        return await self._ask("ListConstraints", fields)
+
+    async def get_constraint(
+        self, constraint_id: str, **fields: Any
+    ) -> inspector.GetConstraintResponse:
+        return await self._ask("GetConstraint", fields, constraint_id=constraint_id)
+
+    def watch_constraints(
+        self, **fields: Any
+    ) -> AsyncGenerator[inspector.WatchConstraintsResponse, None]:
+        return self._watch("WatchConstraints", fields)
+
+    async def _ask(self, name: str, fields: dict[str, Any], /, **given: Any) -> Any:
+        options = options_in(fields)
+        return await self._answered(*self._calls.made(name, given, fields), **options)
+
+    async def _answered(
+        self,
+        method: Method,
+        request: Any,
+        timeout: float | None = None,
+        traceparent: str | None = None,
+    ) -> Any:
+        """Make a call, again and again while that may help."""
+        calls, io = self._calls, self._io
+        retries, cancels = calls.retries(method, request, timeout), io.cancels()
+        while True:
+            try:
+                answer = await io.begin(method, request, retries.remaining(), traceparent)
+                return calls.named(method, request, answer)
+            except io.failures as failed:
+                error = io.error(failed, cancels)
+            pause = retries.next_pause(error)
+            if pause is None:
+                raise retries.final_error(method, error)
+            await io.pause(pause)
+            if retries.may_have_arrived and hasattr(request, "is_repeat"):
+                request.is_repeat = True
+
+    def _watch(self, name: str, fields: dict[str, Any]) -> AsyncGenerator[Any, None]:
+        options = options_in(fields)
+        return self._followed(*self._calls.made(name, {}, fields), **options)
+
+    async def _followed(
+        self,
+        method: Method,
+        request: Any,
+        timeout: float | None = None,
+        traceparent: str | None = None,
+    ) -> AsyncGenerator[Any, None]:
+        """Read a server stream; when its server goes away, continue it at another one."""
+        calls, io = self._calls, self._io
+        retries = calls.retries(method, request, timeout)
+        while True:
+            stream, last, cancels = None, None, io.cancels()
+            try:
+                stream = io.begin(method, request, retries.remaining(), traceparent)
+                while (message := await io.read(stream)) is not io.END:
+                    last = message
+                    yield message
+                    cancels = io.cancels()  # it may be read by another task now
+                raise io.stream_ended()
+            except io.failures as failed:
+                started = last is not None or io.had_started(failed)
+                error = io.error(failed, cancels)
+            finally:
+                if stream is not None:
+                    stream.cancel()
+            if started:
+                retries.restart()
+            pause = retries.next_pause(error)
+            if last is not None:
+                request = calls.continued(request, last)
+            if request is None or pause is None:
+                raise error
+            await io.pause(pause)
+
+    async def _items(
+        self, name: str, items: str, fields: dict[str, Any], /, **given: Any
+    ) -> AsyncIterator[Any]:
+        options = options_in(fields)
+        method, request = self._calls.made(name, given, fields)
+        while True:
+            page = await self._answered(method, request, **options)
+            for each in getattr(page, items):
+                yield each
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def _write(
+        self,
+        name: str,
+        objects: Iterable[Any],
+        progress: Progress | None,
+        fields: dict[str, Any],
+    ) -> Any:
+        """Write batch by batch; the answer is that of the last, with the results of all."""
+        options = options_in(fields)
+        write = self._calls.write(name, objects, fields)
+        while not write.ended:
+            request = write.request(self._calls.batch_size)
+            try:
+                step = await self._answered(write.method, request, **options)
+            except InvalidRequest:
+                if await self._requested_batch_size() < len(request.objects):
+                    continue
+                raise
+            write.done(request, step)
+            if progress is not None:
+                progress(write.written, write.total)
+        return write.answer
+
+    async def _requested_batch_size(self) -> int:
+        """Number of objects for one request, as the server says, or else the default."""
+        with suppress(TopospreadClientError):
+            if not self._calls.limits_known:
+                self._calls.learn((await self.get_server_info()).limits)
+        return self._calls.batch_size
 
 
-_FAILURES: Final = (grpc.aio.AioRpcError, grpc.aio.UsageError, ValueError)
-"""Exceptions of gRPC: for a failed call, a closed channel, metadata that cannot be sent."""
-
-
-def _cancel_count() -> int:
-    """Number of times that the running task was asked to cancel."""
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
+def options_in(fields: dict[str, Any]) -> dict[str, Any]:
+    """Take what is no field of a request from the arguments of a call."""
+    return {name: fields.pop(name) for name in ("timeout", "traceparent") if name in fields}

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+import threading
 import time
 from dataclasses import dataclass, field
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-import grpc
-import grpc.aio
-
-from topospread_client._credentials import (
-    PATH_TYPES,
-    TEXT_TYPES,
-    FilePath,
-    Tls,
-    TlsFiles,
-    TokenProvider,
-    check_types,
-)
+from topospread_client._credentials import FilePath, Tls, WatchedFiles, check_types
 from topospread_client._errors import BadConnection, Closed
-from topospread_client._locks import InterruptibleRLock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from topospread_client._rpcs import Rpc
+    import grpc
 
-
-__all__ = ["DEFAULT_BULK_TIMEOUT", "DEFAULT_TIMEOUT", "Connection", "Tls", "is_local"]
+    from topospread_client._methods import Method
 
 DEFAULT_TIMEOUT: Final = 10.0
 """Seconds for one call: far longer than any takes, short enough for a person to wait for."""
@@ -41,18 +28,7 @@ DEFAULT_BULK_TIMEOUT: Final = 600.0
 _MAX_SECONDS: Final = 86400
 """Longest time in seconds of an option for connecting."""
 
-_MAX_PORT: Final = 65535
-
 _TIMES: Final = ("connect_timeout", "max_reconnect_backoff", "keepalive", "keepalive_timeout")
-_OPTION_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "address": (str,),
-    "tls": (Tls, NoneType),
-    "insecure": (bool,),
-    "retries": (bool,),
-    "token": TEXT_TYPES,
-    "token_file": PATH_TYPES,
-    **dict.fromkeys((*_TIMES, "retry_timeout"), (float, int)),
-}
 
 MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024
 """Size of the largest response: a page of objects, or the names of all nodes."""
@@ -99,50 +75,20 @@ class Connection:
     keepalive_timeout: float = 5.0
 
     def __post_init__(self) -> None:
-        check_types(self, _OPTION_TYPES)
+        check_types(self)
 
-    def token_provider(self) -> TokenProvider:
-        """Provider of the token for each call.
-
-        Raises:
-            BadConnection: the token or its file cannot be used.
-        """
-        return TokenProvider(self.token, self.token_file)
-
-    def open(self) -> Channels[grpc.Channel]:
-        """Open channels, which connect at the first call.
+    def check(self) -> None:
+        """Check what the types do not say.
 
         Raises:
             BadConnection: the options cannot be used.
         """
-        self._check()
-
-        def open_channel(credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
-            if credentials is None:
-                return grpc.insecure_channel(self.address, options=self._options())
-            return grpc.secure_channel(self.address, credentials, options=self._options())
-
-        return Channels(self, open_channel)
-
-    def open_aio(self) -> Channels[grpc.aio.Channel]:
-        """Open channels for asyncio; must be called where an event loop runs."""
-        self._check()
-
-        def open_channel(credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
-            if credentials is None:
-                return grpc.aio.insecure_channel(self.address, options=self._options())
-            return grpc.aio.secure_channel(self.address, credentials, options=self._options())
-
-        return Channels(self, open_channel)
-
-    def _check(self) -> None:
         _check_address(self.address)
         if self.tls is None and not self.insecure and not is_local(self.address):
             raise BadConnection(
                 f"{self.address} is not on this machine and no TLS is set up: "
                 "give TLS options, or `insecure` to allow plain text"
             )
-
         for name in _TIMES:
             if not 0.001 <= getattr(self, name) <= _MAX_SECONDS:
                 raise BadConnection(
@@ -151,7 +97,8 @@ class Connection:
         if not self.retry_timeout >= 0:
             raise BadConnection(f"retry_timeout: {self.retry_timeout}: must not be negative")
 
-    def _options(self) -> list[tuple[str, str | int]]:
+    def channel_options(self) -> list[tuple[str, str | int]]:
+        """Options of gRPC."""
         options: list[tuple[str, str | int]] = [
             ("grpc.primary_user_agent", "topospread-client"),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -184,23 +131,23 @@ _SCHEMES: Final = frozenset(
 
 
 def _check_address(address: str) -> None:
-    if not address.strip():
-        raise BadConnection("the server's address is empty: write HOST:PORT")
     scheme, found, _ = address.partition("://")
-    if found and scheme not in _SCHEMES:
-        tls = ", and set up TLS" if scheme.endswith("s") else ""
-        raise BadConnection(f"{address}: gRPC has no scheme {scheme}: write HOST:PORT{tls}")
-    if found:
-        return
     host, colon, port = address.rpartition(":")
-    if not (colon and port):
-        raise BadConnection(f"{address:.200} has no port: write HOST:PORT")
-    if not host:
-        raise BadConnection(f"{address:.200} has no host: write HOST:PORT")
-    if address.partition(":")[0] not in _SCHEMES and (
-        "/" in port or (port.isdigit() and not _is_port(port))
+    wrong = ""
+    if not address.strip():
+        wrong = "the server's address is empty"
+    elif found:
+        if scheme not in _SCHEMES:
+            wrong = f"{address}: gRPC has no scheme {scheme}"
+    elif not (host and port):
+        wrong = f"{address:.200} has no {'host' if colon and port else 'port'}"
+    elif address.partition(":")[0] not in _SCHEMES and (
+        "/" in port or (port.isdecimal() and not _is_port(port))
     ):
-        raise BadConnection(f"{address:.200}: {port:.20} is no port: write HOST:PORT")
+        wrong = f"{address:.200}: {port:.20} is no port"
+    if wrong:
+        tls = ", and set up TLS" if found and scheme.endswith("s") else ""
+        raise BadConnection(f"{wrong}: write HOST:PORT{tls}")
 
 
 def is_local(address: str) -> bool:
@@ -212,30 +159,23 @@ def is_local(address: str) -> bool:
         address = rest.rpartition("/")[2]
         if scheme != "dns" and "," in address:
             return all(is_local(each) for each in address.split(","))
-    host = address.rpartition(":")[0] if _has_port(address) else address
+    host, _, port = address.rpartition(":")
+    if not (port.isdigit() and (":" not in host or host.endswith("]"))):
+        host = address
     host = host.strip("[]")
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and len(text) <= 5 and int(text) < 2**16
 
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
-
-def _is_port(text: str) -> bool:
-    digits = text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_PORT))
-    return digits and int(text) <= _MAX_PORT
-
-
-def _has_port(address: str) -> bool:
-    return address.rpartition(":")[2].isdigit() and (address.count(":") == 1 or "]:" in address)
-
-
-_C = TypeVar("_C")
 
 RELOAD_INTERVAL: Final = 1.0
 """Seconds between checks of the files: one costs more than the rest of making a call."""
@@ -243,55 +183,64 @@ RELOAD_INTERVAL: Final = 1.0
 CLOSED: Final = "the client is closed: open another one"
 
 
-class Stubs(Generic[_C]):
+class Stubs:
     """A channel and the stubs of the methods that were called on it."""
 
-    def __init__(self, channel: _C) -> None:
+    def __init__(self, channel: Any) -> None:
         self.channel: Final = channel
         self._stubs: dict[str, Callable[..., Any]] = {}
 
-    def of(self, rpc: Rpc, kind: str) -> Callable[..., Any]:
-        """Stub of a method.
-
-        Args:
-            rpc: the method.
-            kind: ``unary_unary`` or another of the channel's methods.
-        """
-        stub = self._stubs.get(rpc.path)
+    def of(self, method: Method) -> Callable[..., Any]:
+        """Stub of a method."""
+        stub = self._stubs.get(method.path)
         if stub is None:
-            stub = self._stubs[rpc.path] = getattr(self.channel, kind)(
-                rpc.path,
-                request_serializer=rpc.request.SerializeToString,
-                response_deserializer=rpc.response.FromString,
+            stub = self._stubs[method.path] = getattr(self.channel, method.kind)(
+                method.path,
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.response.FromString,
             )
         return stub
 
 
-class Channels(Generic[_C]):
-    """The channels of one client: a new one when its TLS files have changed.
+class Channels:
+    """The channels of one client, which connect at the first call: a new one for new TLS files.
 
     Calls that are under way when the files change end on the channel that they began on: each call
     holds its `Stubs` until it has ended, and gRPC closes a channel without references.
 
     Args:
         connection: options.
-        open_channel: opens a channel with credentials, or in plain text with None.
+        library: `grpc` or `grpc.aio`.
+
+    Raises:
+        BadConnection: the options cannot be used.
     """
 
-    def __init__(
-        self, connection: Connection, open_channel: Callable[[grpc.ChannelCredentials | None], _C]
-    ) -> None:
-        self._open_channel = open_channel
-        self._files = None if connection.tls is None else TlsFiles(connection.tls)
+    def __init__(self, connection: Connection, library: Any) -> None:
+        connection.check()
+        self._connection, self._library = connection, library
+        tls = connection.tls
+        self._files: WatchedFiles[grpc.ChannelCredentials] | None = None
+        if tls is not None:
+            self._files = WatchedFiles((tls.ca, tls.cert, tls.key), tls.credentials)
         # Reentrant: a signal's handler may close in the thread that reloads.
-        self._lock = InterruptibleRLock()
+        self._lock = threading.RLock()
         self._checked_at = time.monotonic()
-        self._closed = False
-        first = open_channel(None if self._files is None else self._files.first)
-        self._current: Stubs[_C] = Stubs(first)
-        self._all: WeakSet[Stubs[_C]] = WeakSet((self._current,))
+        self._all: WeakSet[Stubs] = WeakSet()
+        self._current = self._open()
+        self.closed = False
 
-    def current(self) -> Stubs[_C]:
+    def _open(self) -> Stubs:
+        address, options = self._connection.address, self._connection.channel_options()
+        if self._files is None:
+            channel = self._library.insecure_channel(address, options=options)
+        else:
+            channel = self._library.secure_channel(address, self._files.value, options=options)
+        stubs = Stubs(channel)
+        self._all.add(stubs)
+        return stubs
+
+    def current(self) -> Stubs:
         """Stubs for a call that begins now.
 
         Raises:
@@ -299,31 +248,22 @@ class Channels(Generic[_C]):
         """
         if self._files is not None and time.monotonic() - self._checked_at > RELOAD_INTERVAL:
             self._reload(self._files)
-        if self._closed:
+        if self.closed:
             raise Closed(CLOSED)
         return self._current
 
-    @property
-    def closed(self) -> bool:
-        """Whether the client is closed."""
-        return self._closed
-
-    def close(self) -> list[_C]:
+    def close(self) -> list[Any]:
         """Refuse further calls; returns the channels to close."""
         with self._lock:
-            self._closed = True
+            self.closed = True
             return [stubs.channel for stubs in self._all]
 
-    def _reload(self, files: TlsFiles) -> None:
+    def _reload(self, files: WatchedFiles[grpc.ChannelCredentials]) -> None:
         if not self._lock.acquire(blocking=False):
             return  # another thread reloads
         try:
             self._checked_at = time.monotonic()
-            if self._closed:
-                return
-            credentials = files.changed()
-            if credentials is not None:
-                self._current = Stubs(self._open_channel(credentials))
-                self._all.add(self._current)
+            if not self.closed and files.changed():
+                self._current = self._open()
         finally:
             self._lock.release()

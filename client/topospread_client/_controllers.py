@@ -59,14 +59,8 @@ def add_controller_labels(
     """Add the labels that the first pod of a workload gets from its controller.
 
     Those that the template has stay. A ReplicaSet adds none: the Deployment that made it wrote them
-    into its template.
-
-    Args:
-        pod: of the workload's template.
-        kind: of the workload.
-        name: of the workload; empty where the API server makes one.
-        spec: what has the pod template: the workload's, or that of a CronJob's job.
-        known_only: only those whose value the manifest tells of all its pods.
+    into its template. `spec` is what has the template: the workload's, or that of a CronJob's job.
+    `known_only` are those whose value the manifest tells of all its pods.
     """
     added = () if kind == "ReplicaSet" else CONTROLLER_LABELS.get(kind, ())
     labels = pod.metadata.labels

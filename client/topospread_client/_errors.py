@@ -98,13 +98,7 @@ class InvalidRequest(TopospreadClientError):
 
 
 def invalid(path: str, description: str, reason: str = "FIELD_VALUE_INVALID") -> InvalidRequest:
-    """Error for an argument of a caller, before anything is sent.
-
-    Args:
-        path: of the field, from the request's root.
-        description: of the error.
-        reason: kind of the violation.
-    """
+    """Error for an argument of a caller, before anything is sent."""
     return invalid_fields([Violation(path, reason, description)])
 
 

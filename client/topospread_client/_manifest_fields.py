@@ -1,9 +1,9 @@
 """Conversion of messages from and to manifests, by the messages' own descriptors.
 
 A field's name is the camel case of its protobuf name but for the few listed here. Fields that a
-message does not have are skipped, whatever their type. The readers of a message type are cached.
-Values are those that the API server's decoder takes; ``None`` never reaches a check, because null
-is like absent, or like the type's empty value.
+message does not have are skipped, whatever their type. The converters of a message type are cached.
+Values are those that the API server's decoder takes; ``None`` never reaches a converter, because
+null is like absent, or like the type's empty value.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -23,13 +24,41 @@ from topospread_proto.kubernetes.v1.kubernetes_pb2 import Quantity
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-
 Convert: TypeAlias = Callable[[Any], Any]
 """Function from a value of a manifest, not null, to the value of a message's field."""
 
 _NAMES: Final = {"provider_id": "providerID"}
 _INLINED: Final = frozenset({"volume_source"})
 """Messages whose fields stand among those of their parent in JSON."""
+
+_ZERO_TIME: Final = -62135596800
+"""Seconds of 0001-01-01T00:00:00Z, Go's zero time, which is an empty message on the wire."""
+
+_LAST_TIME: Final = 253402300799
+
+_RFC3339: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+_QUANTITY: Final = re.compile(
+    r"[+-]?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?"
+)
+_QUANTITY_TEXT: Final = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
+_SHOWN: Final = 60
+
+
+class FieldTypeError(Exception):
+    """Value of a type that its field does not take.
+
+    Attributes:
+        path: of the field, innermost part first; each level of the document adds its own.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.path: list[str] = []
 
 
 def field_values(
@@ -42,14 +71,8 @@ def field_values(
     """Convert an object of a manifest to the fields of a message, by name.
 
     Messages within it are such dictionaries, too: a message is made of all of them at once, which
-    is much quicker than to set one field after the other.
-
-    Args:
-        message: type of the message.
-        fields: the object.
-        strict: refuse fields that the message does not have.
-        skipped: fields to treat like those that the message does not have, for example
-            ``PodSpec.volumes``.
+    is much quicker than to set one field after the other. `strict` refuses fields that the message
+    does not have; `skipped`, for example ``PodSpec.volumes``, are treated as such.
 
     Raises:
         FieldTypeError: a value of a wrong type, with its path.
@@ -58,20 +81,8 @@ def field_values(
     return values
 
 
-def plain(message: Message) -> dict[str, Any]:
-    """Convert a message to an object of a manifest with sorted keys, without empty fields."""
-    found: dict[str, Any] = {}
-    for field, value in message.ListFields():
-        if field.name in _INLINED:
-            found |= plain(value)
-        else:
-            found[_name(field)] = _plain_field(field, value)
-    return dict(sorted(found.items()))
-
-
 @functools.cache
 def _object(message: Descriptor, strict: bool, skipped: frozenset[str]) -> Convert:
-    """Converter of the objects of a message type."""
     converters: dict[str, tuple[str, Convert]] = {}
     inlined: list[tuple[str, Convert]] = []
     for field in message.fields:
@@ -109,41 +120,13 @@ def _converter(field: FieldDescriptor, strict: bool, skipped: frozenset[str]) ->
     map_values = _map_values(field)
     if map_values is not None:
         return _quantities if map_values.message_type is not None else _texts
+    if field.message_type is None:
+        one = _SCALARS[field.type]
+    else:
+        one = _time if _is_time(field) else _object(field.message_type, strict, skipped)
     if not field.is_repeated:
-        return _element(field, strict, skipped)
-    if field.type == FieldDescriptor.TYPE_STRING:
-        return _text_list
-    return _list(_element(field, strict, skipped))
-
-
-def _element(field: FieldDescriptor, strict: bool, skipped: frozenset[str]) -> Convert:
-    """Converter of one value of a field."""
-    if field.message_type is not None:
-        return _time if _is_time(field) else _object(field.message_type, strict, skipped)
-    match field.type:
-        case FieldDescriptor.TYPE_STRING:
-            return check_text
-        case FieldDescriptor.TYPE_BOOL:
-            return check_boolean
-        case FieldDescriptor.TYPE_INT32:
-            return lambda value: check_integer(value, INT32)
-        case FieldDescriptor.TYPE_INT64:
-            return lambda value: check_integer(value, INT64)
-        case FieldDescriptor.TYPE_BYTES:
-            return _unread
-    raise TypeError(f"{field.full_name}: no Kubernetes field has this type")
-
-
-def _unread(value: object) -> bytes:
-    """Value of a message of which only the presence matters."""
-    if not isinstance(value, Mapping):
-        raise field_type_error("object", value)
-    return b""
-
-
-def _time(value: object) -> dict[str, int]:
-    seconds = check_time(value)
-    return {} if seconds == ZERO_TIME else {"seconds": seconds}
+        return one
+    return _text_list if one is check_text else _list(one)
 
 
 def _list(convert: Convert, empty: object = MappingProxyType({})) -> Convert:
@@ -165,9 +148,6 @@ def _list(convert: Convert, empty: object = MappingProxyType({})) -> Convert:
     return convert_all
 
 
-_checked_text_list: Final = _list(lambda value: check_text(value), "")
-
-
 def _text_list(value: Any) -> Any:
     if type(value) is list:
         try:
@@ -179,7 +159,6 @@ def _text_list(value: Any) -> Any:
 
 
 def _texts(value: Any) -> Mapping[str, str]:
-    """Convert a map of strings."""
     if type(value) is dict:
         try:
             if all(map(str.isascii, value)) and all(map(str.isascii, value.values())):
@@ -190,20 +169,11 @@ def _texts(value: Any) -> Mapping[str, str]:
 
 
 def _quantities(value: Any) -> Mapping[str, Quantity]:
-    """Convert a map of quantities."""
-    return _entries(value, lambda element: _quantity("0" if element is None else element))
+    def convert(element: Any) -> Quantity:
+        written = "0" if element is None else element
+        return (_known_quantity if type(written) is str else _quantity)(written)
 
-
-def _quantity(value: Any) -> Quantity:
-    return (_known_quantity if type(value) is str else _checked_quantity)(value)
-
-
-def _checked_quantity(value: object) -> Quantity:
-    return Quantity(string=check_quantity(value))
-
-
-_known_quantity: Final = functools.lru_cache(1024)(_checked_quantity)
-"""The same quantities come again and again; their messages are copied where they are used."""
+    return _entries(value, convert)
 
 
 def _entries(value: object, convert: Convert) -> dict[str, Any]:
@@ -213,11 +183,111 @@ def _entries(value: object, convert: Convert) -> dict[str, Any]:
     key: Any = None
     try:
         for key, element in value.items():
-            values[check_key(key)] = convert(element)
+            values[_key(key)] = convert(element)
     except FieldTypeError as error:
         error.path.append(f"[{key}]")
         raise
     return values
+
+
+def check_text(value: object) -> str:
+    """Check a string; halves of surrogate pairs become U+FFFD, as Go's decoder makes them."""
+    if type(value) is str and value.isascii():
+        return value
+    if not isinstance(value, str):
+        raise field_type_error("string", value)
+    return value if value.isascii() else _SURROGATES.sub("\ufffd", value)
+
+
+_checked_text_list: Final = _list(lambda value: check_text(value), "")
+
+
+def _key(value: object) -> str:
+    """Key of a map, which YAML may have read as a number or a boolean."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if not isinstance(value, str):
+        raise field_type_error("string as key", value)
+    return check_text(value)
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise field_type_error("boolean", value)
+    return value
+
+
+def _integer(bits: int, value: object) -> int:
+    """Whole number; YAML's ``1.0`` is one, too."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise field_type_error("integer", value)
+    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise FieldTypeError(f"expected integer of {bits} bits, got {value}")
+    return value
+
+
+def _quantity(value: object) -> Quantity:
+    """Quantity, written as a string or as a number."""
+    if isinstance(value, float) and math.isfinite(value):
+        value = int(value) if value.is_integer() else repr(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise field_type_error("quantity", value)
+    written = value.strip()
+    if not _QUANTITY.fullmatch(written):
+        raise FieldTypeError(f"{_QUANTITY_TEXT}, got {_shown(value)}")
+    return Quantity(string=written)
+
+
+_known_quantity: Final = functools.lru_cache(1024)(_quantity)
+"""The same quantities come again and again; their messages are copied where they are used."""
+
+
+def _time(value: object) -> dict[str, int]:
+    """Time in RFC 3339, or a datetime of YAML, which is in UTC where it has no zone."""
+    moment = value
+    if isinstance(value, str) and _RFC3339.fullmatch(value):
+        with suppress(ValueError):  # a 30th of February
+            moment = datetime.fromisoformat(value)
+    if not isinstance(moment, datetime):
+        raise field_type_error("time in RFC 3339", value)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    seconds = math.floor(moment.timestamp())
+    return {} if seconds == _ZERO_TIME else {"seconds": seconds}
+
+
+def _presence(value: object) -> bytes:
+    """Value of a message of which only the presence matters."""
+    if not isinstance(value, Mapping):
+        raise field_type_error("object", value)
+    return b""
+
+
+_SCALARS: Final[Mapping[int, Convert]] = {
+    FieldDescriptor.TYPE_STRING: check_text,
+    FieldDescriptor.TYPE_BOOL: _boolean,
+    FieldDescriptor.TYPE_INT32: functools.partial(_integer, 32),
+    FieldDescriptor.TYPE_INT64: functools.partial(_integer, 64),
+    FieldDescriptor.TYPE_BYTES: _presence,
+}
+"""Converters by the type of a field; no Kubernetes field has another one."""
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """Convert a message to an object of a manifest with sorted keys, without empty fields."""
+    found: dict[str, Any] = {}
+    for field, value in message.ListFields():
+        if field.name in _INLINED:
+            found |= plain(value)
+        else:
+            found[_name(field)] = _plain_field(field, value)
+    return dict(sorted(found.items()))
 
 
 def _plain_field(field: FieldDescriptor, value: Any) -> Any:
@@ -225,13 +295,12 @@ def _plain_field(field: FieldDescriptor, value: Any) -> Any:
     if map_values is not None:
         of_quantities = map_values.message_type is not None
         return {key: value[key].string if of_quantities else value[key] for key in sorted(value)}
-    if field.message_type is None:
-        return list(map(_plain_scalar, value)) if field.is_repeated else _plain_scalar(value)
-    if field.is_repeated:
-        return list(map(plain, value))
     if _is_time(field):
-        return time_text(value.seconds if value.ByteSize() else ZERO_TIME)
-    return plain(value)
+        moment = value.seconds if value.ByteSize() else _ZERO_TIME
+        shown = datetime.fromtimestamp(min(max(moment, _ZERO_TIME), _LAST_TIME), UTC)
+        return shown.isoformat().replace("+00:00", "Z")
+    one = _plain_scalar if field.message_type is None else plain
+    return list(map(one, value)) if field.is_repeated else one(value)
 
 
 def _plain_scalar(value: Any) -> Any:
@@ -254,132 +323,24 @@ def _map_values(field: FieldDescriptor) -> FieldDescriptor | None:
     return entry.fields_by_name["value"]
 
 
-INT32: Final = range(-(2**31), 2**31)
-INT64: Final = range(-(2**63), 2**63)
-
-ZERO_TIME: Final = -62135596800
-"""Seconds of 0001-01-01T00:00:00Z, Go's zero time, which is an empty message on the wire."""
-
-_LAST_TIME: Final = 253402300799
-
-_RFC3339: Final = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
-)
-_QUANTITY: Final = re.compile(
-    r"[+-]?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?"
-)
-_QUANTITY_TEXT: Final = (
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-)
-_SURROGATES: Final = re.compile("[\ud800-\udfff]")
-_SHOWN: Final = 60
-
-
-class FieldTypeError(Exception):
-    """Value of a type that its field does not take.
-
-    Attributes:
-        path: of the field, innermost part first; each level of the document adds its own.
-    """
-
-    def __init__(self, message: str, *path: str) -> None:
-        super().__init__(message)
-        self.path = list(path)
-
-
-def check_text(value: object) -> str:
-    """Check a string; halves of surrogate pairs become U+FFFD, as Go's decoder makes them."""
-    if type(value) is str and value.isascii():
-        return value
-    if not isinstance(value, str):
-        raise field_type_error("string", value)
-    return value if value.isascii() else _SURROGATES.sub("\ufffd", value)
-
-
-def check_boolean(value: object) -> bool:
-    """Check a boolean."""
-    if not isinstance(value, bool):
-        raise field_type_error("boolean", value)
-    return value
-
-
-def check_integer(value: object, allowed: range) -> int:
-    """Check a whole number; YAML's ``1.0`` is one, too."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise field_type_error("integer", value)
-    if value not in allowed:
-        bits = allowed.stop.bit_length()
-        raise FieldTypeError(f"expected integer of {bits} bits, got {value}")
-    return value
-
-
-def check_quantity(value: object) -> str:
-    """Check a quantity, written as a string or as a number."""
-    if isinstance(value, float) and math.isfinite(value):
-        value = int(value) if value.is_integer() else repr(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str):
-        raise field_type_error("quantity", value)
-    written = value.strip()
-    if not _QUANTITY.fullmatch(written):
-        raise FieldTypeError(f"{_QUANTITY_TEXT}, got {_shown(value)}")
-    return written
-
-
-def check_time(value: object) -> int:
-    """Convert a time in RFC 3339, or a datetime of YAML, to seconds since 1970."""
-    if isinstance(value, str) and _RFC3339.fullmatch(value):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            raise field_type_error("time in RFC 3339", value) from None
-    if not isinstance(value, datetime):
-        raise field_type_error("time in RFC 3339", value)
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=UTC)
-    return math.floor(value.timestamp())
-
-
-def time_text(moment: int) -> str:
-    """Convert seconds since 1970 to RFC 3339, limited to the years 1 to 9999."""
-    shown = datetime.fromtimestamp(min(max(moment, ZERO_TIME), _LAST_TIME), UTC)
-    return shown.isoformat().replace("+00:00", "Z")
-
-
-def check_key(value: object) -> str:
-    """Convert a key of a map, which YAML may have read as a number or a boolean, to a string."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if not isinstance(value, str):
-        raise FieldTypeError(f"expected string as key, got {_described(value)}")
-    return check_text(value)
-
-
 def field_type_error(expected: str, value: object) -> FieldTypeError:
     """Error for a value of another type than expected."""
-    return FieldTypeError(f"expected {expected}, got {_described(value)}")
-
-
-def _described(value: object) -> str:
     match value:
         case None:
-            return "null"
+            got = "null"
         case bool():
-            return f"boolean {str(value).lower()}"
+            got = f"boolean {str(value).lower()}"
         case int() | float():
-            return f"number {value}"
+            got = f"number {value}"
         case str():
-            return f"string {_shown(value)}"
+            got = f"string {_shown(value)}"
         case dict():
-            return "object"
+            got = "object"
         case list() | tuple():
-            return "array"
-    return type(value).__name__
+            got = "array"
+        case _:
+            got = type(value).__name__
+    return FieldTypeError(f"expected {expected}, got {got}")
 
 
 def _shown(value: str) -> str:

@@ -36,26 +36,25 @@ if TYPE_CHECKING:
 
 Manifest = Mapping[str, Any]
 
-_CORE: Final = ("",)
-_APPS: Final = ("apps", "extensions")
-_KINDS: Final = {
-    "Node": ("node", _CORE),
-    "Pod": ("pod", _CORE),
-    "Service": ("service", _CORE),
-    "ReplicationController": ("replication_controller", _CORE),
-    "ReplicaSet": ("replica_set", _APPS),
-    "StatefulSet": ("stateful_set", _APPS),
+CONTENTS: Final[Mapping[str, Any]] = {
+    field.message_type.name: field
+    for field in ClusterObject.DESCRIPTOR.fields
+    if field.message_type is not None
 }
-_API_VERSIONS: Final = {"replica_set": "apps/v1", "stateful_set": "apps/v1"}
+"""Field of a ClusterObject for each kind."""
+
+_APPS: Final = frozenset({"ReplicaSet", "StatefulSet"})
+"""Kinds of the group apps, which was once called extensions; others are of the core group."""
 
 _OWNERS: Final = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet"})
 """Workloads that control their pods themselves and decide their default constraints."""
 
 _PART: Final = re.compile(r"(?:[^,(]|\([^)]*\)?)*")
-_KEY: Final = r"(?P<key>[^\s=!(),]+)"
-_SET: Final = re.compile(rf"^{_KEY}\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)$")
-_EQUAL: Final = re.compile(rf"^{_KEY}\s*(?P<operator>==|=|!=)\s*(?P<value>[^\s=!()]*)$")
-_EXISTS: Final = re.compile(rf"^(?P<no>!?)\s*{_KEY}$")
+_REQUIREMENT: Final = re.compile(
+    r"(?:(?P<no>!)\s*)?(?P<key>[^\s=!(),]+)(?(no)|"
+    r"(?:\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\)"
+    r"|\s*(?P<equal>==|=|!=)\s*(?P<value>[^\s=!()]*))?)$"
+)
 
 
 class ManifestError(InvalidRequest):
@@ -94,13 +93,16 @@ def object_from_manifest(manifest: Manifest) -> ClusterObject | None:
     kind = _text(manifest, "kind")
     if not kind:
         raise ManifestError("kind", "required: this is no Kubernetes object")
-    field, groups = _KINDS.get(kind, ("", ()))
+    field = CONTENTS.get(kind)
     version = _text(manifest, "apiVersion")
-    if not field or (version and version.rpartition("/")[0] not in groups):
+    groups = ("apps", "extensions") if kind in _APPS else ("",)
+    if (
+        field is None
+        or kind == "Reservation"
+        or (version and version.rpartition("/")[0] not in groups)
+    ):
         return None
-    kind_descriptor = ClusterObject.DESCRIPTOR.fields_by_name[field].message_type
-    assert kind_descriptor is not None, "each kind is a message"
-    content: dict[str, Any] = {field: _values(kind_descriptor, manifest)}
+    content: dict[str, Any] = {field.name: _values(field.message_type, manifest)}
     return ClusterObject(**content)
 
 
@@ -127,14 +129,9 @@ def pod_from_manifest(manifest: Manifest, *, known_labels_only: bool = False) ->
 def pod_or_values(
     manifest: Manifest, skipped: frozenset[str] = frozenset(), *, known_labels_only: bool = False
 ) -> Pod | dict[str, Any]:
-    """Convert a manifest as :func:`pod_from_manifest` does; a pod's own to its message's fields.
+    """Convert a manifest as `pod_from_manifest` does; a pod's own to its message's fields.
 
-    A request is made of them without a copy.
-
-    Args:
-        manifest: as for :func:`pod_from_manifest`.
-        skipped: fields to leave out, as :func:`field_values` takes them.
-        known_labels_only: as for :func:`pod_from_manifest`.
+    A request is made of them without a copy, and without the fields to skip.
     """
     kind = _text(manifest, "kind")
     if kind in ("", "Pod"):
@@ -204,8 +201,8 @@ def manifest_from_object(message: ClusterObject) -> dict[str, Any]:
     if field is None:
         raise ManifestError("", "an empty message is no object")
     content = getattr(message, field)
-    version = _API_VERSIONS.get(field, "v1")
-    return {"apiVersion": version, "kind": content.DESCRIPTOR.name, **plain(content)}
+    kind = content.DESCRIPTOR.name
+    return {"apiVersion": "apps/v1" if kind in _APPS else "v1", "kind": kind, **plain(content)}
 
 
 def args_from_manifest(manifest: Manifest) -> PodTopologySpreadArgs:
@@ -272,19 +269,18 @@ def _parts(query: str) -> Iterator[str]:
 
 
 def _requirement(part: str, path: str) -> LabelSelectorRequirement:
-    if found := _SET.match(part):
-        values = [value.strip() for value in found["values"].split(",")]
-        operator = "In" if found["operator"] == "in" else "NotIn"
-        return LabelSelectorRequirement(key=found["key"], operator=operator, values=values)
-    if found := _EQUAL.match(part):
-        operator = "NotIn" if found["operator"] == "!=" else "In"
-        values = [found["value"]]
-        return LabelSelectorRequirement(key=found["key"], operator=operator, values=values)
-    if found := _EXISTS.match(part):
+    if not (found := _REQUIREMENT.match(part)):
+        raise invalid(
+            path,
+            f"{part!r} is no requirement: write key=value, key!=value, key, !key, key in (a,b) or "
+            "key notin (a,b)",
+        )
+    word = found["set"] or found["equal"]
+    if word is None:
         operator = "DoesNotExist" if found["no"] else "Exists"
         return LabelSelectorRequirement(key=found["key"], operator=operator)
-    raise invalid(
-        path,
-        f"{part!r} is no requirement: write key=value, key!=value, key, !key, key in (a,b) or "
-        "key notin (a,b)",
+    operator = "NotIn" if word in ("notin", "!=") else "In"
+    values = [found["value"]] if found["equal"] else found["values"].split(",")
+    return LabelSelectorRequirement(
+        key=found["key"], operator=operator, values=map(str.strip, values)
     )

@@ -1,17 +1,22 @@
-"""Time-outs of calls, and retries after their server went away."""
+"""Time-outs of calls, and what is repeated after their server went away.
+
+gRPC's own retries are not used: they know methods and no requests, end after five tries, and each
+try of this loop would be five of theirs.
+"""
 
 from __future__ import annotations
 
 import math
 import random
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
 
 from topospread_client._errors import LimitExceeded, TopospreadClientError, Unavailable, invalid
-from topospread_client._status import CANCELLED
 
 if TYPE_CHECKING:
-    from topospread_client._operations import RpcCall
+    from topospread_client._methods import Method
 
 INITIAL_PAUSE: Final = 0.1
 MAX_PAUSE: Final = 1.0
@@ -37,11 +42,7 @@ _NO_DEADLINE: Final = 365 * 86400.0
 
 
 def seconds(timeout: float | None, default: float) -> float:
-    """Time-out of a call.
-
-    Args:
-        timeout: of the caller; `math.inf` for none.
-        default: where the caller gave none.
+    """Time-out of a call; `math.inf` for none.
 
     Raises:
         InvalidRequest: the time-out is no positive number.
@@ -57,12 +58,24 @@ def seconds(timeout: float | None, default: float) -> float:
     return chosen
 
 
-def to_grpc(timeout: float) -> float | None:
-    """Time-out as gRPC takes it: None for no deadline."""
-    return timeout if timeout < _NO_DEADLINE else None
+def may_be_repeated(method: Method, request: Any) -> bool:
+    """Whether a call may be made again when it may have arrived: docs/api.md has the reasons."""
+    match method.name:
+        case "PlacePod" | "ReserveNode":
+            return bool(request.request_id)
+        case "ReleaseReservation":
+            return bool(request.reservation_id)
+        case "ApplyObjects":
+            return not request.force and all(map(_has_version, request.objects))
+    return method.idempotent
 
 
-class RetryTimer:
+def _has_version(given: Any) -> bool:
+    content = given.WhichOneof("content")
+    return content is not None and bool(getattr(given, content).metadata.resource_version)
+
+
+class Retries:
     """Deadline of a call over all its tries, and the pauses between them.
 
     Args:
@@ -73,34 +86,24 @@ class RetryTimer:
         may_have_arrived: whether a server may have received the call in one of the tries.
     """
 
-    __slots__ = (
-        "_cancels",
-        "_deadline",
-        "_pause",
-        "_refusals",
-        "_retry_until",
-        "_sent",
-        "may_have_arrived",
-    )
-
     def __init__(self, timeout: float, retry_timeout: float) -> None:
-        now = time.monotonic()
-        self._deadline = now + timeout
-        self._retry_until = now + min(timeout, retry_timeout) if retry_timeout > 0 else -math.inf
+        self._deadline = time.monotonic() + timeout
+        self._retry_timeout = retry_timeout
+        self._in_doubt = self.may_have_arrived = False
+        self.restart()
+
+    def restart(self, most: float = math.inf) -> None:
+        """Begin to retry, anew after a success: for so many seconds from now on at most."""
+        wait = min(self._retry_timeout, most)
+        until = time.monotonic() + wait if wait > 0 else -math.inf
+        self._retry_until = min(until, self._deadline)
         self._pause = INITIAL_PAUSE
         self._cancels = self._refusals = 0
-        self._sent = False
-        self.may_have_arrived = False
 
     def remaining(self) -> float | None:
-        """Seconds for a try that begins now, as gRPC takes them."""
-        return to_grpc(max(self._deadline - time.monotonic(), 0.001))
-
-    def restart(self, retry_timeout: float) -> None:
-        """Begin to retry anew after a success: for so many seconds from now on."""
-        self._retry_until = min(time.monotonic() + retry_timeout, self._deadline)
-        self._pause = INITIAL_PAUSE
-        self._cancels = self._refusals = 0
+        """Seconds for a try that begins now, as gRPC takes them: None for no deadline."""
+        left = max(self._deadline - time.monotonic(), 0.001)
+        return left if left < _NO_DEADLINE else None
 
     def next_pause(self, error: TopospreadClientError) -> float | None:
         """Seconds until the next try; None where the error is final."""
@@ -113,9 +116,9 @@ class RetryTimer:
             return None
         else:
             unsent = not error.reached and str(error).startswith(_UNSENT)
-            self.may_have_arrived = self.may_have_arrived or not unsent
-            self._sent = self._sent or not (error.reached or unsent)
-            self._cancels += error.code is CANCELLED
+            self.may_have_arrived |= not unsent
+            self._in_doubt |= not (error.reached or unsent)
+            self._cancels += error.code is grpc.StatusCode.CANCELLED
             if self._cancels > MAX_CANCELS:
                 return None
         # Twice as long each time.
@@ -126,19 +129,9 @@ class RetryTimer:
         self._pause = min(2 * self._pause, MAX_PAUSE)
         return pause if time.monotonic() + pause < self._retry_until else None
 
-    def final_error(self, call: RpcCall, error: TopospreadClientError) -> TopospreadClientError:
+    def final_error(self, method: Method, error: TopospreadClientError) -> TopospreadClientError:
         """Error to raise after the last try; that of a write says that it may have happened."""
-        if call.rpc.idempotent or not (self._sent and isinstance(error, Unavailable)):
-            return error
-        unknown = Unavailable(
-            f"{error}; whether the call was carried out is not known: "
-            "look before you make it again",
-            code=error.code,
-            reason=error.reason,
-            metadata=error.metadata,
-            retry_after=error.retry_after,
-            traceparent=error.traceparent,
-        )
-        unknown.reached = error.reached
-        unknown.__cause__ = error.__cause__
-        return unknown
+        if not method.idempotent and self._in_doubt and isinstance(error, Unavailable):
+            text = f"{error}; whether the call was carried out is not known: "
+            error.args = (f"{text}look before you make it again",)
+        return error

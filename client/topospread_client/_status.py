@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar, cast
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -10,21 +11,19 @@ from google.rpc import error_details_pb2, status_pb2
 
 from topospread_client import _errors as errors
 from topospread_client._arguments import checked
-from topospread_client._enums import ErrorReason
-from topospread_client._tracing import Metadata, traceparent_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-CANCELLED: Final = grpc.StatusCode.CANCELLED
-UNAVAILABLE_CODES: Final = frozenset({grpc.StatusCode.UNAVAILABLE, CANCELLED})
+Metadata: TypeAlias = "Iterable[tuple[str, str | bytes]]"
+"""gRPC metadata of blocking and asyncio calls."""
+
+UNAVAILABLE_CODES: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
 """Codes of calls whose server went away: it ends those that it cannot answer with CANCELLED.
 
 Calls that this side cancels are handled before.
 """
 
-_DETAILS_KEY: Final = "grpc-status-details-bin"
-_DOMAIN: Final = "topospread.io"
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 _KINDS: Final[Mapping[grpc.StatusCode, type[errors.TopospreadClientError]]] = {
@@ -41,13 +40,13 @@ _KINDS: Final[Mapping[grpc.StatusCode, type[errors.TopospreadClientError]]] = {
     **dict.fromkeys(UNAVAILABLE_CODES, errors.Unavailable),
 }
 _REASONS: Final[Mapping[str, type[errors.TopospreadClientError]]] = {
-    ErrorReason.CYCLE_EXPIRED: errors.CycleExpired,
-    ErrorReason.NODE_TABLE_CHANGED: errors.NodeTableChanged,
-    ErrorReason.STORE_IDENTITY_CHANGED: errors.StoreIdentityChanged,
-    ErrorReason.FENCED: errors.Fenced,
-    ErrorReason.LEASE_LOST: errors.LeaseLost,
-    ErrorReason.NO_FEED_PROGRESS: errors.NoFeedProgress,
-    ErrorReason.REPLACE_INCOMPLETE: errors.ReplaceIncomplete,
+    "CYCLE_EXPIRED": errors.CycleExpired,
+    "NODE_TABLE_CHANGED": errors.NodeTableChanged,
+    "STORE_IDENTITY_CHANGED": errors.StoreIdentityChanged,
+    "FENCED": errors.Fenced,
+    "LEASE_LOST": errors.LeaseLost,
+    "NO_FEED_PROGRESS": errors.NoFeedProgress,
+    "REPLACE_INCOMPLETE": errors.ReplaceIncomplete,
 }
 
 _NO_CONNECTION: Final = "failed to connect"
@@ -74,19 +73,12 @@ _M = TypeVar("_M", bound=Message)
 
 
 class GrpcFailure(Protocol):
-    """Common methods of the errors of blocking and asyncio gRPC calls."""
+    """What the errors of blocking and asyncio gRPC calls have in common."""
 
-    def code(self) -> grpc.StatusCode:
-        """Status code."""
-
-    def details(self) -> str | None:
-        """Message of the server or of the channel."""
-
-    def initial_metadata(self) -> Metadata | None:
-        """Metadata before the response."""
-
-    def trailing_metadata(self) -> Metadata | None:
-        """Metadata after the response."""
+    code: Callable[[], grpc.StatusCode]
+    details: Callable[[], str | None]
+    initial_metadata: Callable[[], Metadata | None]
+    trailing_metadata: Callable[[], Metadata | None]
 
 
 def error_of(failed: GrpcFailure) -> errors.TopospreadClientError:
@@ -122,11 +114,7 @@ def stream_ended() -> errors.Unavailable:
 
 
 def error_from_status(status: status_pb2.Status) -> errors.TopospreadClientError:
-    """Error that a status stands for, for example that of one pod of a batch.
-
-    Args:
-        status: as an answer has it (`google.rpc.Status`).
-    """
+    """Error in a response about a part of it, for example one pod of a batch."""
     checked(status_pb2.Status, status, "status")
     error = _error(_CODES.get(status.code, grpc.StatusCode.UNKNOWN), status.message, status)
     if isinstance(error, errors.Unavailable):
@@ -137,9 +125,10 @@ def error_from_status(status: status_pb2.Status) -> errors.TopospreadClientError
 def _error(
     code: grpc.StatusCode, message: str, details: status_pb2.Status
 ) -> errors.TopospreadClientError:
-    info = _find(details, error_details_pb2.ErrorInfo())
-    if info is None or info.domain != _DOMAIN:
+    info = _find(details, error_details_pb2.ErrorInfo)
+    if info is None or info.domain != "topospread.io":
         info = error_details_pb2.ErrorInfo()
+    retry = _find(details, error_details_pb2.RetryInfo)
     kind = _KINDS.get(code, errors.ServerFault)
     closer = _REASONS.get(info.reason)
     error = (closer if closer is not None and issubclass(closer, kind) else kind)(
@@ -147,48 +136,33 @@ def _error(
         code=code,
         reason=info.reason or None,
         metadata=info.metadata,
-        retry_after=_retry_after(details),
+        retry_after=None if retry is None else retry.retry_delay.ToTimedelta().total_seconds(),
     )
     if isinstance(error, errors.InvalidRequest):
-        error.violations = tuple(_violations(details))
+        bad = _find(details, error_details_pb2.BadRequest) or error_details_pb2.BadRequest()
+        found = bad.field_violations
+        error.violations = tuple(errors.Violation(v.field, v.reason, v.description) for v in found)
     return error
 
 
+def traceparent_in(metadata: Metadata | None) -> str | None:
+    """Trace context that the server returned."""
+    value = dict(metadata or ()).get("traceparent")
+    return value.decode("ascii", "replace") if isinstance(value, bytes) else value
+
+
 def _details_in(trailing: Metadata) -> status_pb2.Status:
-    for key, value in trailing:
-        if key == _DETAILS_KEY and isinstance(value, bytes):
-            try:
-                return status_pb2.Status.FromString(value)
-            except DecodeError:
-                break  # the status itself still stands; only its details are lost
+    details = dict(trailing).get("grpc-status-details-bin", b"")
+    with suppress(DecodeError, TypeError):  # the status itself still stands
+        return status_pb2.Status.FromString(details)
     return status_pb2.Status()
 
 
-def _find(details: status_pb2.Status, mirror: _M) -> _M | None:
-    """Detail of the type of a message of google.rpc, merged into that message."""
+def _find(details: status_pb2.Status, kind: type[_M]) -> _M | None:
+    """Detail of the type of a message of google.rpc."""
     for detail in details.details:
-        if detail.type_url.endswith(f"/google.rpc.{mirror.DESCRIPTOR.name}"):
-            try:
-                mirror.MergeFromString(detail.value)
-            except DecodeError:
-                return None
-            return mirror
+        if detail.type_url.endswith(f"/google.rpc.{kind.DESCRIPTOR.name}"):
+            with suppress(DecodeError):
+                return kind.FromString(detail.value)
+            return None
     return None
-
-
-def _violations(details: status_pb2.Status) -> list[errors.Violation]:
-    bad_request = _find(details, error_details_pb2.BadRequest())
-    if bad_request is None:
-        return []
-    return [
-        errors.Violation(field=v.field, reason=v.reason, description=v.description)
-        for v in bad_request.field_violations
-    ]
-
-
-def _retry_after(details: status_pb2.Status) -> float | None:
-    info = _find(details, error_details_pb2.RetryInfo())
-    if info is None:
-        return None
-    seconds: float = info.retry_delay.ToTimedelta().total_seconds()
-    return seconds

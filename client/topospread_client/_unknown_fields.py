@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from topospread_client._errors import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 KUBERNETES_VERSION: Final = "1.36"
 """Version of Kubernetes whose fields are known."""
 
 _GROUPS: Final = {
-    "Pod": "",
-    "Node": "",
-    "Service": "",
-    "ReplicationController": "",
-    "ReplicaSet": "apps",
-    "StatefulSet": "apps",
-    "Deployment": "apps",
-    "DaemonSet": "apps",
-    "Job": "batch",
-    "CronJob": "batch",
+    **dict.fromkeys(("Pod", "Node", "Service", "ReplicationController"), ""),
+    **dict.fromkeys(("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet"), "apps"),
+    **dict.fromkeys(("Job", "CronJob"), "batch"),
 }
 """API groups of the kinds whose fields are known."""
 
@@ -48,20 +44,12 @@ class _Part(NamedTuple):
     listed: bool
 
 
-class _Path(NamedTuple):
-    """Way to a value from the root of the manifest, which becomes text only where it is needed."""
+class _Unknown(NamedTuple):
+    """Field that a type does not have."""
 
-    parent: _Path | None
-    step: str | int
-
-    def text(self) -> str:
-        """Path as kubectl prints it."""
-        steps = []
-        at: _Path | None = self
-        while at is not None:
-            steps.append(f"[{at.step}]" if isinstance(at.step, int) else f".{at.step}")
-            at = at.parent
-        return "".join(reversed(steps)).removeprefix(".")
+    path: str
+    name: str
+    known: _Type
 
 
 def unknown_fields(manifest: Mapping[str, Any], path: str = "") -> tuple[Violation, ...]:
@@ -76,94 +64,73 @@ def unknown_fields(manifest: Mapping[str, Any], path: str = "") -> tuple[Violati
         Violations with the paths of the fields and the reason FIELD_UNKNOWN, in the order of the
         manifest.
     """
-    found: list[tuple[_Path, _Type]] = []
+    found: list[_Unknown] = []
     if isinstance(manifest, Mapping):
         for known, value, at in _checked_parts(manifest):
-            if isinstance(value, Mapping) and not _all_known(known, value):
-                _find(known, value, at, found)
+            found += _prefixed(at, _find(known, value))
     return tuple(
         Violation(
-            f"{path}.{at.text()}".removeprefix("."),
+            f"{path}{each.path}".removeprefix("."),
             "FIELD_UNKNOWN",
-            _hint(at.step, known) if number < _MOST_HINTS else "",
+            _hint(each.name, each.known) if number < _MOST_HINTS else "",
         )
-        for number, (at, known) in enumerate(found)
+        for number, each in enumerate(found)
     )
 
 
-def _all_known(known: _Type, fields: Mapping[str, Any]) -> bool:
-    """Whether a type has all fields of an object, found quickly; False where it cannot be told."""
+def _find(known: _Type, fields: Any) -> list[_Unknown]:
+    """Unknown fields of a value, which may be no object at all."""
+    found: list[_Unknown] = []
+    if type(fields) is not dict and not isinstance(fields, Mapping):
+        return found
     for name, value in fields.items():
         if name not in known:
-            return False
-        part = known[name]
-        if part is None or not value:
+            found.append(_Unknown(f".{name}", str(name), known))
+        elif (part := known[name]) is None or not value:
             continue
-        if part.listed:
-            if type(value) is not list:
-                return False
-            for element in value:
-                if type(element) is not dict or not _all_known(part.type, element):
-                    return False
-        elif type(value) is not dict or not _all_known(part.type, value):
-            return False
-    return True
-
-
-def _find(
-    known: _Type,
-    fields: Mapping[str, Any],
-    path: _Path | None,
-    found: list[tuple[_Path, _Type]],
-) -> None:
-    """Collect the paths of fields that a type does not have, each with the type."""
-    for name, value in fields.items():
-        if name not in known:
-            found.append((_Path(path, str(name)), known))
-            continue
-        part = known[name]
-        if part is None or not value:
-            continue
-        if not part.listed:
-            if isinstance(value, Mapping):
-                _find(part.type, value, _Path(path, name), found)
-        elif isinstance(value, list | tuple):
+        elif not part.listed:
+            if below := _find(part.type, value):
+                found += _prefixed(f".{name}", below)
+        elif type(value) is list or type(value) is tuple:
             for number, element in enumerate(value):
-                if isinstance(element, Mapping):
-                    _find(part.type, element, _Path(_Path(path, name), number), found)
+                if below := _find(part.type, element):
+                    found += _prefixed(f".{name}[{number}]", below)
+    return found
 
 
-def _hint(name: str | int, known: _Type) -> str:
+def _prefixed(path: str, found: list[_Unknown]) -> Iterator[_Unknown]:
+    return (each._replace(path=f"{path}{each.path}") for each in found)
+
+
+def _hint(name: str, known: _Type) -> str:
     """Question that names the field that is most like an unknown one; empty where none is."""
     import difflib
 
-    typed = str(name)
-    if len(typed) > _LONGEST_NAME:
+    if len(name) > _LONGEST_NAME:
         return ""
     spelled = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(typed.lower(), spelled, 1, _SIMILAR)
+    near = difflib.get_close_matches(name.lower(), spelled, 1, _SIMILAR)
     return f'did you mean "{spelled[near[0]]}"?' if near else ""
 
 
-def _checked_parts(manifest: Mapping[str, Any]) -> list[tuple[_Type, object, _Path | None]]:
+def _checked_parts(manifest: Mapping[str, Any]) -> list[tuple[_Type, object, str]]:
     """Parts of a manifest whose fields are known, each with its type and its path."""
     types = _types()
     kind, version = manifest.get("kind") or "Pod", manifest.get("apiVersion")
     known = isinstance(kind, str) and kind in _GROUPS
     # Without a version the group is not checked, as in the conversion of manifests.
     if known and (not version or str(version).rpartition("/")[0] == _GROUPS[kind]):
-        return [(types[kind], manifest, None)]
+        return [(types[kind], manifest, "")]
     spec = manifest.get("spec")
     template = spec.get("template") if isinstance(spec, Mapping) else None
     return [
-        (types["ObjectMeta"], manifest.get("metadata"), _Path(None, "metadata")),
-        (types["PodTemplateSpec"], template, _Path(_Path(None, "spec"), "template")),
+        (types["ObjectMeta"], manifest.get("metadata"), ".metadata"),
+        (types["PodTemplateSpec"], template, ".spec.template"),
     ]
 
 
 @functools.cache
 def _types() -> Mapping[str, _Type]:
-    """Types with fields that are read here, by name."""
     import json
     import pkgutil
 

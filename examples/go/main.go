@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -100,7 +98,7 @@ func must[Answer any](answer Answer, err error) Answer {
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	channel := must(grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials())))
+	channel := must(open(os.Args[1]))
 	defer channel.Close()
 	state := topospreadv1.NewClusterStateServiceClient(channel)
 	decisions := topospreadv1.NewDecisionServiceClient(channel)

@@ -118,7 +118,7 @@ class Scheduler:
         """Place one pod; return whether it needs no further try."""
         name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
         place = self._engine.place_pod(pod, seed=self._seed)
-        if place.node is None or place.already_bound:
+        if not place.node or place.already_bound:
             LOG.info("%s: %s", name, place.message or f"runs on {place.node} already")
             return place.already_bound
         try:

@@ -29,7 +29,6 @@ from topospread_client import (
     BadConnection,
     Client,
     Connection,
-    Kind,
     Unauthenticated,
 )
 from topospread_proto.v1 import (
@@ -429,7 +428,7 @@ def test_the_client_shows_its_token_with_each_call(server, access, tmp_path):
         with Client(connection) as client:
             assert list(client.list_clusters())
             client.apply_objects([node("more", "a")], cluster="client")
-            assert list(client.list_objects(Kind.NODE, cluster="client"))
+            assert list(client.list_objects("NODE", cluster="client"))
             found = client.evaluate_pod({"metadata": {"name": "p"}}, cluster="client")
             assert found.node_count == 1
     with Client(server.address) as client, pytest.raises(Unauthenticated, match="valid token"):

@@ -14,7 +14,8 @@ from tests.cli.manifests import CLUSTER, NOWHERE, POD
 from tests.servers import served
 from tests.waiting import until
 from topospread.cli.main import VERBS
-from topospread_client import Client, Kind, ResourceVersion
+from topospread_client import Client
+from topospread_proto.v1.common_pb2 import KIND_POD, ResourceVersion
 
 # Verb and arguments, what it reads, and which of the schema's kinds it prints.
 ANSWERS = [
@@ -149,7 +150,7 @@ def test_observed_versions_are_absent_until_known(loaded, address, cluster):
     assert "observed" not in item()
     with Client(address, cluster=cluster) as client:
         token = client.acquire_lease("feeder", 60).lease.fencing_token
-        seen = [ResourceVersion(Kind.POD, "7")]
+        seen = [ResourceVersion(kind=KIND_POD, resource_version="7")]
         client.apply_objects([], observed=seen, fencing_token=token)
     assert item()["observed"] == [{"kind": "Pod", "resourceVersion": "7"}]
 

@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,7 +26,6 @@ from topospread.cli.main import run
 from topospread.store.model import Kind
 from topospread_client import (
     Client,
-    Settings,
     args_from_manifest,
     manifest_from_object,
     object_from_manifest,
@@ -151,7 +149,7 @@ def test_a_dump_says_of_what_cluster_and_revision_it_is(loaded, cluster):
 
 def test_a_dump_in_json_is_read_item_by_item(loaded, tmp_path, monkeypatch):
     assert loaded("dump", tmp_path / "dump.json").code == 0
-    monkeypatch.setattr(manifest_files, "_documents", None)
+    monkeypatch.setattr(manifest_files, "_parts", None)
     found = list(manifest_files.stream(str(tmp_path / "dump.json"), lambda *_: None))
     assert len(found) == 7
 
@@ -219,15 +217,14 @@ def pod_of(manifest: dict[str, Any]) -> kubernetes_pb2.Pod:
     return pod_from_manifest({"kind": "Pod", **manifest})
 
 
-def replaced_settings(case: dict[str, Any], replaced: Anonymizer) -> Settings:
+def replaced_settings(case: dict[str, Any], replaced: Anonymizer) -> dict[str, Any]:
     """Settings of a case, with other topology keys."""
     if not case.get("args"):
         return settings_of(case)
     args = args_from_manifest(case["args"])
-    constraints = [replaced.anonymized(each) for each in args.default_constraints]
-    del args.default_constraints[:]
-    args.default_constraints.extend(constraints)
-    return replace(settings_of(case), args=args)
+    for each in args.default_constraints:
+        each.CopyFrom(replaced.anonymized(each))
+    return {**settings_of(case), "args": args}
 
 
 def verdicts(client, pod, settings) -> tuple[int, Any, Any]:

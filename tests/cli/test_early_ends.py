@@ -13,7 +13,7 @@ import pytest
 from tests.cli.processes import TOPOSPREAD, environment
 from tests.client.scripted import Failure, scripted
 from topospread.cli.render.writes import write_progress
-from topospread_client import _rpcs as rpcs
+from topospread_client._methods import METHODS
 from topospread_proto.v1.cluster_state_service_pb2 import (
     OBJECT_OUTCOME_CREATED,
     ApplyObjectsResponse,
@@ -34,8 +34,8 @@ NODES = json.dumps(
 )
 CREATED = ObjectResult(kind=KIND_NODE, outcome=OBJECT_OUTCOME_CREATED)
 WRITTEN: Any = {
-    "apply": (rpcs.APPLY_OBJECTS, ApplyObjectsResponse(results=[CREATED] * 500)),
-    "delete": (rpcs.DELETE_OBJECTS, DeleteObjectsResponse(results=[CREATED] * 500)),
+    "apply": (METHODS["ApplyObjects"], ApplyObjectsResponse(results=[CREATED] * 500)),
+    "delete": (METHODS["DeleteObjects"], DeleteObjectsResponse(results=[CREATED] * 500)),
 }
 
 

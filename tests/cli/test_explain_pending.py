@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.cli.test_explain_workloads import NODES, pod
+from topospread.cli.commands import explain
 from topospread.cli.errors import BAD_INPUT, DONE, NO_NODE_FITS
-from topospread.cli.render import pending
 from topospread_client import Client
 
 WEB = "".join(
@@ -89,16 +89,17 @@ def test_exit_code_is_0_where_all_fit_and_where_none_waits(topospread):
 
 def test_one_pod_of_a_template_is_explained_and_no_more_than_the_limit(loaded, monkeypatch):
     calls = []
-    real = Client.explain_pod
+    real = Client.call
 
-    def counted(self, *arguments, **named):
-        calls.append(arguments)
-        return real(self, *arguments, **named)
+    def counted(self, method, request, **options):
+        if method == "ExplainPod":
+            calls.append(request)
+        return real(self, method, request, **options)
 
-    monkeypatch.setattr(Client, "explain_pod", counted)
+    monkeypatch.setattr(Client, "call", counted)
     loaded("explain", "--pending")
     assert len(calls) == 2
-    monkeypatch.setattr(pending, "MAX_EXPLAINED", 1)
+    monkeypatch.setattr(explain, "MAX_EXPLAINED", 1)
     said = loaded("explain", "--pending")
     assert len(calls) == 3
     assert "not explained: 1" in said.lines

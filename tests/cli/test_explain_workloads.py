@@ -122,13 +122,14 @@ def test_other_names_are_explained_all_the_same(loaded):
 
 def test_pods_of_a_namespace_are_listed_once_for_all_names(loaded, monkeypatch):
     listed = []
-    real = Client.list_objects
+    real = Client.call
 
-    def counted(self, *arguments, **named):
-        listed.append(named["namespace"])
-        return real(self, *arguments, **named)
+    def counted(self, method, request, **options):
+        if method == "ListObjects":
+            listed.append(request.namespace)
+        return real(self, method, request, **options)
 
-    monkeypatch.setattr(Client, "list_objects", counted)
+    monkeypatch.setattr(Client, "call", counted)
     names = ("deploy/shop/web", "sts/shop/db", "shop/agent", "shop/missing", "jobs/none/x")
     loaded("explain", *names)
     assert sorted(listed) == ["none", "shop"]

@@ -85,7 +85,7 @@ def plugin(bare, capsys, monkeypatch):
     def command(*arguments, stdin=""):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         capsys.readouterr()
-        options = ClientOptions(kubectl=kubectl.KubectlDefaults())
+        options = ClientOptions(kubectl=kubectl.DEFAULTS)
         code = run([str(each) for each in arguments], kubectl.root, kubectl.NAME, options)
         return CommandResult(code, *capsys.readouterr())
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from topospread.cli import json_window, manifest_files
+from topospread.cli import manifest_files, value_readers
 from topospread.cli.errors import BadInput
 
 TEXT = "ends like an item:\n        },\n        {\n\\ ä"
@@ -42,7 +42,7 @@ def read(path):
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("block", [64, 65, 67, 4096])
 def test_items_are_those_of_the_whole_text_each_with_its_line(tmp_path, monkeypatch, layout, block):
-    monkeypatch.setattr(json_window, "BLOCK", block)
+    monkeypatch.setattr(value_readers, "BLOCK", block)
     monkeypatch.setattr(manifest_files, "_BEGIN", 100)
     path = tmp_path / "dump"
     path.write_text(layout(listed(*map(node, range(20)), resourceVersion="")))
@@ -57,7 +57,7 @@ def test_items_are_those_of_the_whole_text_each_with_its_line(tmp_path, monkeypa
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_items_are_read_before_the_rest_of_the_file(tmp_path, monkeypatch, layout):
-    monkeypatch.setattr(json_window, "BLOCK", 4096)
+    monkeypatch.setattr(value_readers, "BLOCK", 4096)
     path = tmp_path / "dump"
     path.write_text(layout(listed(*map(node, range(2000)))))
     at = 0
@@ -124,7 +124,7 @@ def test_a_key_that_is_given_twice_is_refused(bare, tmp_path):
 
 
 def test_an_endless_value_is_refused_before_all_of_it_is_read(monkeypatch):
-    monkeypatch.setattr(json_window, "MAX_VALUE", 1 << 20)
+    monkeypatch.setattr(value_readers, "MAX_VALUE", 1 << 20)
     begin, read = b'{"kind": "List", "items": [{"a": "', 0
 
     class Endless:
@@ -134,7 +134,7 @@ def test_an_endless_value_is_refused_before_all_of_it_is_read(monkeypatch):
             return begin if read == size else b"x" * size
 
     with pytest.raises(BadInput, match="not JSON: Unterminated string"):
-        list(json_window.json_items(Endless(), "endless"))
+        list(value_readers.json_parts(Endless(), "endless"))
     assert read < 4 << 20
 
 
@@ -150,6 +150,6 @@ def test_a_list_above_the_limit_is_refused_before_it_is_read(monkeypatch, tmp_pa
     path = tmp_path / "dump.json"
     path.write_text(json.dumps(listed(node(0))))
     monkeypatch.setattr(manifest_files, "MAX_STREAMED_BYTES", path.stat().st_size - 1)
-    monkeypatch.setattr(manifest_files, "_Counted", None)
+    monkeypatch.setattr(manifest_files, "_CountedRead", None)
     with pytest.raises(BadInput, match="a cluster of this size is for a server"):
         read(path)

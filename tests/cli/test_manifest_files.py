@@ -110,11 +110,12 @@ def test_forms_of_manifests_are_read(written, content, expected):
 
 
 def test_manifest_has_its_file_and_line(written):
-    path = written(f"{POD}---\nkind: List\nitems: [{JSON_POD}, {JSON_POD}]\n")
+    nested = f"{{kind: List, items: [{JSON_POD}]}}"
+    path = written(f"{POD}---\nkind: List\nitems:\n- {JSON_POD}\n- {nested}\n")
     assert [manifest.source for manifest in read([path])] == [
         f"{path}:1",
-        f"{path}:4 items[0]",
-        f"{path}:4 items[1]",
+        f"{path}:6",
+        f"{path}:7 items[0]",
     ]
 
 
@@ -176,8 +177,8 @@ MISTAKES = {
     "a number": ("5\n", ":1: expected a Kubernetes object, found a number"),
     "second document": (f"{POD}---\nhello\n", ":4: expected a Kubernetes object, found a text"),
     "items of a wrong type": ("kind: List\nitems: {}\n", ":1: the items of a List must be a list"),
-    "item of a wrong type": ("kind: List\nitems: [5]\n", ":1 items[0]: expected a Kubernetes"),
-    "null item": ("kind: List\nitems: [null]\n", ":1 items[0]: expected a Kubernetes object, fo"),
+    "item of a wrong type": ("kind: List\nitems: [5]\n", ":2: expected a Kubernetes"),
+    "null item": ("kind: List\nitems: [null]\n", ":2: expected a Kubernetes object, found"),
     "cut json": ('{"kind": "Pod",\n "metadata": \n', ":2: not JSON: Expecting value at column 13"),
     "json cut in a text": (
         '{"kind": "Pod",\n "meta',
@@ -208,7 +209,7 @@ MISTAKES = {
         ("? " * 200_000).encode("utf-16"),
         ":1: not YAML: nested more than 200 deep",
     ),
-    "cut UTF-16": (b"\xff\xfea", ": not YAML: unacceptable character"),
+    "cut UTF-16": (b"\xff\xfea", ":1: not YAML: incomplete UTF-16 character"),
     "lists in lists": (
         '{"kind":"List","items":[' * 400 + JSON_POD + "]}" * 400,
         ": lists within lists, more than 8 deep",

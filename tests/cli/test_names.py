@@ -13,7 +13,7 @@ from tests.cli.manifests import CLUSTER, POD
 from tests.waiting import PATIENCE
 from topospread.cli.errors import BAD_INPUT, DONE, NO_NODE_FITS, BadInput
 from topospread.cli.kinds import POD as POD_KIND
-from topospread.cli.kinds import RESERVATION, STORED, node_name, parse_name, pod_name
+from topospread.cli.kinds import RESERVATION, STORED, full_name, named_pod, node_name, parse_name
 
 PENDING = POD.replace("web-2", "web-9")
 HERE = "pod/shop/web-0"
@@ -42,14 +42,14 @@ PODS = {
 
 @pytest.mark.parametrize("text", PODS)
 def test_pod_is_named_in_any_form(text):
-    found = pod_name(text, None)
+    found = named_pod(text, None)
     assert (found.namespace, found.name) == PODS[text]
 
 
 def test_namespace_option_is_of_names_that_have_none():
-    assert pod_name("web-0", "shop").full_name == "shop/web-0"
-    assert pod_name("pod/web-0", "shop").full_name == "shop/web-0"
-    assert pod_name("pod/shop/web-0", "shop").full_name == "shop/web-0"
+    assert full_name(named_pod("web-0", "shop")) == "shop/web-0"
+    assert full_name(named_pod("pod/web-0", "shop")) == "shop/web-0"
+    assert full_name(named_pod("pod/shop/web-0", "shop")) == "shop/web-0"
     assert node_name("node/a1") == node_name("no/a1") == node_name("a1") == "a1"
 
 

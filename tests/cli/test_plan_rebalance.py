@@ -79,8 +79,11 @@ def test_protected_pods_and_namespaces_are_left_alone(loaded):
     ("arguments", "says"),
     [
         (("--max-evictions", "-1"), "--max-evictions"),
+        (("--max-evictions", "99999999999"), "--max-evictions"),
+        (("-n", "\udcff"), "is not UTF-8"),
         (("--max-evictions-per-node", "many"), "--max-evictions-per-node"),
         (("--search-timeout", "0"), "--search-timeout"),
+        (("--search-timeout", "nan"), "--search-timeout"),
         (("-l", "app=web=db"), "--selector"),
         (("-l", "app in (a b)"), "labelSelector"),
         (("--protect-selector", "a b"), "--protect-selector"),

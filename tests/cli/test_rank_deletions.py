@@ -134,6 +134,7 @@ def test_selector_without_matches_is_noted(loaded):
         ((), "say which pods"),
         (("-l", "app=web", "--delete-count", "0"), "--delete-count"),
         (("-l", "app=web", "--delete-count", "-3"), "--delete-count"),
+        (("-l", "app=web", "--delete-count", "99999999999"), "--delete-count"),
         (("-l", "app=web", "--strategy", "random"), "--strategy"),
         (("-l", "app=web", "--constraint", ""), "--constraint"),
         (("-l", "app=web", "--constraint", "zone="), "--constraint"),

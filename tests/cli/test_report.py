@@ -262,7 +262,7 @@ def test_names_are_those_that_get_takes(loaded):
 
 
 def test_pages_are_joined(loaded, monkeypatch):
-    monkeypatch.setattr("topospread.cli.constraint_lists.PAGE_SIZE", 1)
+    monkeypatch.setattr("topospread.cli.render.constraints.PAGE_SIZE", 1)
     assert owners(loaded("report", "--no-headers")) == WORST_FIRST
     assert owners(loaded("report", "--no-headers", "--limit", "3")) == WORST_FIRST[:3]
 

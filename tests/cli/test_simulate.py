@@ -144,6 +144,10 @@ def test_constraint_values_are_changed(simulate):
             "changes.drainNodes[0].node: Not found: no such node in the state",
         ),
         (("--replicas", "-1"), "'--replicas': -1 is not in the range"),
+        (("--replicas", "99999999999"), "'--replicas': 99999999999 is not in the range"),
+        (("--add-nodes", "template.yaml=99999999999"), "99999999999 nodes cannot join"),
+        (("--constraint", "zone:maxSkew=99999999999"), "'maxSkew=99999999999': write NAME=VALUE"),
+        (("--delete-pod", "\udcff"), "'\\udcff' is not UTF-8"),
         (("--replicas", "1000000"), "pods: Invalid value: at most 10000 pods are placed"),
         (("--add-nodes", "template.yaml=-2"), "-2 nodes cannot join: write 0 or more"),
         (("--add-nodes", "template.yaml=two"), "write PATH=N, where N is a whole number"),
@@ -175,3 +179,11 @@ def test_control_characters_of_a_manifest_are_escaped(simulate, tmp_path):
     assert "\\x1b[2J\\x00" in said.out
     assert "\x1b" not in said.out + said.err
     assert "\0" not in said.out + said.err
+
+
+def test_replicas_of_a_workload_may_be_too_many(simulate, tmp_path):
+    (tmp_path / "deployment.yaml").write_text(
+        DEPLOYMENT.replace("replicas: 4", "replicas: 9999999999")
+    )
+    said = simulate("--validate=ignore")
+    assert (said.code, "9999999999 replicas are more than 2147483647" in said.err) == (2, True)

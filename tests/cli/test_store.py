@@ -10,7 +10,9 @@ import pytest
 from tests.cli.manifests import CLUSTER
 from tests.servers import served
 from tests.waiting import until
-from topospread_client import Client, Kind, ObjectOutcome, ObjectReference, PreconditionFailed
+from topospread_client import Client, PreconditionFailed
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1.common_pb2 import KIND_POD
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ def emptied(bare, redis_server, redis_url, monkeypatch):
         monkeypatch.setenv("TOPOSPREAD_CLUSTER", "shop")
         assert bare("apply", "-f", "-", stdin=CLUSTER).code == 0
         with Client(server.address, cluster="shop") as client:
-            assert client.get_node_table().node_names == ("a1", "a2", "b1")
+            assert client.get_node_table().node_names == ["a1", "a2", "b1"]
         with redis_server.client() as redis:
             redis.flushall()
         until(lambda: "store changed" in bare("status").out, "the server has found out")
@@ -62,12 +64,12 @@ def test_accepted_store_takes_writes_again(emptied, form):
 
 
 def test_refused_write_has_its_reason(emptied):
-    pod = ObjectReference(Kind.POD, "web-0", "shop")
+    pod = pb.ObjectReference(kind=KIND_POD, namespace="shop", name="web-0")
     with Client(os.environ["TOPOSPREAD_ADDRESS"], cluster="shop") as client:
         with pytest.raises(PreconditionFailed) as refused:
             client.delete_objects([pod])
         assert refused.value.reason == "STORE_IDENTITY_CHANGED"
         client.accept_store("shop", client.get_cluster().cluster.store_identity)
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}}
-        assert client.apply_objects([node]).results[0].outcome is ObjectOutcome.CREATED
-        assert client.delete_objects([pod]).results[0].outcome is ObjectOutcome.NOT_FOUND
+        assert client.apply_objects([node]).results[0].outcome == pb.OBJECT_OUTCOME_CREATED
+        assert client.delete_objects([pod]).results[0].outcome == pb.OBJECT_OUTCOME_NOT_FOUND

@@ -46,5 +46,8 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Caller]]:
 
 @pytest.fixture
 def client(connect: Callable[..., Caller], address: str) -> Caller:
-    """A client with a cluster of the test's own, to which nothing was written yet."""
-    return connect(address, cluster=f"test-{secrets.token_hex(6)}")
+    """A client with a cluster of the test's own, its `name`, to which nothing was written yet."""
+    name = f"test-{secrets.token_hex(6)}"
+    made = connect(address, cluster=name)
+    made.name = name  # type: ignore[attr-defined] # others leave it to the client
+    return made

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from topospread_client._rpcs import Rpc
+    from topospread_client._methods import Method
 
 
 @dataclass
@@ -57,11 +57,11 @@ class Script:
     answers: dict[str, list[Any]] = field(default_factory=dict)
     seen: list[tuple[str, bytes, dict[str, str | bytes]]] = field(default_factory=list)
 
-    def answer(self, rpc: Rpc, *answers: Message | Failure | Callable[..., Any]) -> None:
-        self.answers[rpc.path] = list(answers)
+    def answer(self, method: Method, *answers: Message | Failure | Callable[..., Any]) -> None:
+        self.answers[method.path] = list(answers)
 
-    def calls(self, rpc: Rpc) -> int:
-        return sum(path == rpc.path for path, _, _ in self.seen)
+    def calls(self, method: Method) -> int:
+        return sum(path == method.path for path, _, _ in self.seen)
 
     def serve(self, path: str, request: bytes, context: grpc.ServicerContext) -> bytes:
         self.seen.append((path, request, dict(context.invocation_metadata())))

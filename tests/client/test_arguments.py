@@ -11,26 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from topospread_client import (
-    Connection,
-    Consistency,
-    ConstraintChange,
-    ConstraintMatch,
-    ErrorReason,
-    EvictionFilters,
-    InvalidRequest,
-    Kind,
-    ManifestError,
-    ObjectReference,
-    PodsToPlace,
-    RankConstraint,
-    Scenario,
-    Settings,
-    SpreadState,
-    SupposedChanges,
-    Unavailable,
-    WorkloadReference,
-)
+from topospread_client import Connection, InvalidRequest, ManifestError, Unavailable
+from topospread_proto.v1 import common_pb2 as common
+from topospread_proto.v1 import decision_service_pb2 as decision
+from topospread_proto.v1 import scenario_pb2 as scenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +23,7 @@ if TYPE_CHECKING:
 
 POD = {"metadata": {"name": "p"}}
 BAD_POD = {"spec": {"topologySpreadConstraints": [{"maxSkew": "1"}]}}
+BAD_FIELD = "pod.object.spec.topologySpreadConstraints[0].maxSkew"
 NODE = {"kind": "Node", "metadata": {"name": "n"}}
 
 
@@ -53,235 +38,100 @@ def drained(made: Any) -> None:
     next(iter(made))
 
 
-def scenario_of(**changes: Any) -> Scenario:
-    return Scenario(SupposedChanges(**changes))
+def deleted(pods: object) -> dict[str, Any]:
+    return {"changes": {"delete_pods": pods}}
 
 
-# What is given, as a call; the path of what is wrong; and a part of what is said of it.
-MISTAKES: dict[str, tuple[Callable[[Any], object], str, str]] = {
+DELETED = "scenario.changes.deletePods"
+CORDONED = {**NODE, "spec": {"unschedulable": 1}}
+TWICE = {"profile": "x", "args": {}}
+GATES = "settings.featureGates"
+STATES = {"states": ["VIOLATED", "x"]}
+PROTECTED = {"protect_selector": "a=b=c"}
+REQUEST = decision.EvaluatePodRequest()
+
+
+MISTAKES: list[tuple[Callable[[Any], object], str, str]] = [
     # One thing where several are meant.
-    "candidates of a text": (
-        lambda c: c.evaluate_pod(POD, candidates="n0"),
-        "candidates",
-        'expected list, got string "n0"',
-    ),
-    "a number of candidates": (lambda c: c.filter(POD, candidates=5), "candidates", "number 5"),
-    "pods of a pod": (lambda c: c.batch_evaluate_pods(POD), "pods", "expected list, got object"),
-    "pods to rank": (lambda c: c.rank_deletions(pods=POD), "pods", "expected list"),
-    "constraints of a key": (
-        lambda c: c.rank_deletions({}, constraints="zone"),
-        "constraints",
-        "expected list",
-    ),
-    "limited values": (
-        lambda c: c.rank_deletions({}, constraints=[RankConstraint("zone", "a")]),
-        "constraints[0].limitedValues",
-        "expected list",
-    ),
-    "objects of an object": (lambda c: c.apply_objects(NODE), "objects", "expected list"),
-    "references": (lambda c: c.delete_objects("pod/x"), "objects", "expected list"),
-    "what-if pods": (lambda c: c.filter(POD, add_pods=POD), "addPods", "expected list"),
-    "deleted pods": (
-        lambda c: c.simulate([], scenario=scenario_of(delete_pods="a/b")),
-        "scenario.changes.deletePods",
-        "expected list",
-    ),
+    (lambda c: c.filter(POD, candidates="n0"), "candidates", 'expected list, got string "n0"'),
+    (lambda c: c.batch_evaluate_pods(POD), "pods", "expected list, got object"),
+    (lambda c: c.rank_deletions({}, constraints="zone"), "constraints", "expected list"),
+    (lambda c: c.apply_objects(NODE), "objects", "expected list"),
+    (lambda c: c.simulate([], scenario=deleted("a/b")), DELETED, "expected list"),
     # None, or something else, among several.
-    "a candidate of nothing": (
-        lambda c: c.evaluate_pod(POD, candidates=["n0", None]),
-        "candidates.names.names[1]",
-        "Required value",
-    ),
-    "a pod of nothing": (
-        lambda c: c.batch_evaluate_pods([POD, None]),
-        "pods[1]",
-        "Required value",
-    ),
-    "an object of nothing": (
-        lambda c: c.apply_objects([NODE, None]),
-        "objects[1]",
-        "expected object, got null",
-    ),
-    "an object of another kind": (
-        lambda c: c.apply_objects([{"kind": "ConfigMap"}]),
-        "objects[0]",
-        "'ConfigMap' is not kept",
-    ),
-    "an object's field": (
-        lambda c: c.apply_objects([{**NODE, "spec": {"unschedulable": 1}}]),
-        "objects[0].node.spec.unschedulable",
-        "expected boolean",
-    ),
-    "a reference of a text": (
-        lambda c: c.delete_objects(["pod/x"]),
-        "objects[0]",
-        "expected ObjectReference",
-    ),
-    "a reference of another kind": (
-        lambda c: c.delete_objects([ObjectReference("pod", "x")]),
+    (lambda c: c.filter(POD, candidates=[None]), "candidates.names.names[0]", "Required value"),
+    (lambda c: c.batch_evaluate_pods([POD, None]), "pods[1]", "Required value"),
+    (lambda c: c.apply_objects([{"kind": "ConfigMap"}]), "objects[0]", "'ConfigMap' is not kept"),
+    (lambda c: c.apply_objects([CORDONED]), "objects[0].node.spec.unschedulable", "boolean"),
+    (lambda c: c.delete_objects(["pod/x"]), "objects[0]", "expected ObjectReference"),
+    (
+        lambda c: c.delete_objects([{"kind": "pot"}]),
         "objects[0].kind",
-        "'pod' is no Kind: there are NODE, POD",
+        "is no Kind: there are NODE",
     ),
-    "a version of a pair": (
-        lambda c: c.apply_objects([], observed=[("POD", "1")]),
-        "observed[0]",
-        "expected ResourceVersion, got array",
-    ),
-    "a what-if pod without a pair": (
-        lambda c: c.filter(POD, remove_pods=[POD]),
-        "removePods[0]",
-        "expected tuple, got object",
-    ),
-    "three of a pair": (lambda c: c.filter(POD, add_pods=[(1, 2, 3)]), "addPods[0]", "pair"),
-    "a what-if pod of nothing": (
-        lambda c: c.filter(POD, add_pods=[(None, "n")]),
-        "addPods[0].pod",
-        "Required value",
-    ),
-    "a node that is a pod": (
-        lambda c: c.rank_deletions(nodes=[{**POD, "kind": "Pod"}]),
-        "nodes[0]",
-        "must be a Node",
-    ),
-    "a group of a text": (
-        lambda c: c.simulate([], scenario=scenario_of(add_node_groups=["n"])),
-        "scenario.changes.addNodeGroups[0]",
-        "expected NodeGroup",
-    ),
+    (lambda c: c.filter(POD, remove_pods=[POD]), "removePods[0]", "expected tuple, got object"),
+    (lambda c: c.filter(POD, add_pods=[(1, 2, 3)]), "addPods[0]", "pair"),
+    (lambda c: c.filter(POD, add_pods=[(None, "n")]), "addPods[0].pod", "Required value"),
+    (lambda c: c.rank_deletions(nodes=[{"kind": "Pod"}]), "nodes[0]", "must be a Node"),
     # Numbers that do not fit.
-    "too many best nodes": (
-        lambda c: c.evaluate_pod(POD, top_k=2**40),
-        "topK",
-        "expected integer of 32 bits, got number 1099511627776",
-    ),
-    "a large token": (lambda c: c.renew_lease("a", 2**70, 5), "fencingToken", "64 bits"),
-    "a token of a text": (lambda c: c.release_lease("a", "1"), "fencingToken", 'string "1"'),
-    "a skew": (
-        lambda c: c.rank_deletions({}, constraints=[RankConstraint("zone", max_skew=2**31)]),
-        "constraints[0].maxSkew",
-        "32 bits",
-    ),
+    (lambda c: c.evaluate_pod(POD, top_k=2**40), "topK", "integer of 32 bits, got number 10995"),
+    (lambda c: c.renew_lease("a", 2**70, 5), "fencingToken", "64 bits"),
+    (lambda c: c.release_lease("a", "1"), "fencingToken", 'string "1"'),
     # Durations.
-    "no end": (lambda c: c.place_pod(POD, reservation_ttl=math.inf), "reservationTtl", "inf is"),
-    "staleness": (
-        lambda c: c.evaluate_pod(POD, consistency=Consistency(max_staleness=math.inf)),
-        "consistency.maxStaleness",
-        "no duration",
-    ),
-    "a time-out of a text": (lambda c: c.evaluate_pod(POD, timeout="1"), "timeout", "'1'"),
-    "a time-out of no number": (lambda c: c.evaluate_pod(POD, timeout=math.nan), "timeout", "nan"),
+    (lambda c: c.place_pod(POD, reservation_ttl=math.inf), "reservationTtl", "inf is"),
+    (lambda c: c.evaluate_pod(POD, timeout="1"), "timeout", "'1'"),
+    (lambda c: c.evaluate_pod(POD, timeout=math.nan), "timeout", "nan"),
     # Other types.
-    "a pod of a number": (lambda c: c.evaluate_pod(5), "pod.object", "expected object"),
-    "a pod's field": (
-        lambda c: c.evaluate_pod(BAD_POD),
-        "pod.object.spec.topologySpreadConstraints[0].maxSkew",
-        'expected integer, got string "1"',
-    ),
-    "a name of a number": (lambda c: c.get_reservation(5), "pod", "expected PodReference"),
-    "a name with its kind": (lambda c: c.explain_pod("pod/a/b"), "pod.ref", "write NAMESPACE/NAME"),
-    "a name of three parts": (
-        lambda c: c.batch_evaluate_pods(["a/b", "a/b/c"]),
-        "pods[1].ref",
-        "'a/b/c' is no name of a pod",
-    ),
-    "a cluster of a number": (lambda c: c.get_cluster(cluster=5), "cluster", "expected string"),
-    "half a character": (lambda c: c.get_cluster(cluster="\ud800"), "cluster", "surrogates"),
-    "a node of bytes": (lambda c: c.reserve_node(POD, b"\xff"), "node", "codec"),
-    "a flag of a text": (lambda c: c.pre_filter(POD, with_counts="yes"), "withCounts", "boolean"),
-    "freshness of a text": (
-        lambda c: c.evaluate_pod(POD, consistency="full"),
-        "consistency",
-        'expected Consistency, got string "full"',
-    ),
-    "freshness twice": (
-        lambda c: c.evaluate_pod(POD, consistency=Consistency("r", fully_consistent=True)),
-        "consistency",
-        "exclude each other",
-    ),
-    "settings twice": (
-        lambda c: c.filter(POD, settings=Settings("x", {})),
-        "settings",
-        "exclude each other",
-    ),
-    "args": (
-        lambda c: c.filter(POD, settings=Settings(args={"defaultingType": 5})),
-        "settings.args.defaultingType",
-        "expected string",
-    ),
-    "gates": (
-        lambda c: c.filter(POD, settings=Settings(feature_gates={"A": "x"})),
-        "settings.featureGates",
-        "expected map of string to boolean",
-    ),
-    "changes of a list": (
-        lambda c: c.simulate([], scenario=Scenario([1])),
-        "scenario.changes",
-        "expected SupposedChanges",
-    ),
-    "which key": (
-        lambda c: c.simulate(
-            [], scenario=scenario_of(constraint_changes=[ConstraintChange(ConstraintMatch(5))])
-        ),
-        "scenario.changes.constraintChanges[0].match.topologyKey",
-        "expected string",
-    ),
-    "a time of a text": (
-        lambda c: c.rank_deletions({}, evaluation_time="now"),
-        "evaluationTime",
-        "expected datetime",
-    ),
-    "a trace of a number": (
-        lambda c: c.evaluate_pod(POD, traceparent=5),
-        "traceparent",
-        "expected str",
-    ),
-    "an odd trace": (lambda c: c.evaluate_pod(POD, traceparent="\n"), "traceparent", "no W3C"),
+    (lambda c: c.evaluate_pod(5), "pod.object", "expected object"),
+    (lambda c: c.evaluate_pod(BAD_POD), BAD_FIELD, 'expected integer, got string "1"'),
+    (lambda c: c.get_reservation(5), "pod", "expected PodReference"),
+    (lambda c: c.batch_evaluate_pods(["a/b", "a/b/c"]), "pods[1].ref", "write NAMESPACE/NAME"),
+    (lambda c: c.get_cluster(cluster=5), "cluster", "expected string"),
+    (lambda c: c.get_cluster(cluster="\ud800"), "cluster", "surrogates"),
+    (lambda c: c.reserve_node(POD, b"\xff"), "node", "codec"),
+    (lambda c: c.pre_filter(POD, with_counts="yes"), "withCounts", "boolean"),
+    (lambda c: c.filter(POD, consistency=5), "consistency", "expected Consistency, got number 5"),
+    (lambda c: c.filter(POD, settings=TWICE), "settings", "exclude each other"),
+    (lambda c: c.filter(POD, settings={"feature_gates": {"A": "x"}}), GATES, "string to boolean"),
+    (lambda c: c.rank_deletions({}, evaluation_time="now"), "evaluationTime", "expected datetime"),
+    (lambda c: c.filter(POD, traceparent=5), "traceparent", "expected str"),
+    (lambda c: c.filter(POD, traceparent="\n"), "traceparent", "no W3C"),
     # Constants.
-    "validation": (
-        lambda c: c.evaluate_pod(POD, validation="x"),
-        "validation",
-        "Unsupported value: 'x' is no ConstraintValidation: there are IGNORE, STRICT",
+    (lambda c: c.filter(POD, validation="x"), "validation", "there are IGNORE, STRICT"),
+    (lambda c: drained(c.list_objects("pot")), "kind", "'pot' is no Kind"),
+    (lambda c: drained(c.watch_constraints(filter=STATES)), "filter.states[1]", "no SpreadState"),
+    # Names of fields, and messages.
+    (
+        lambda c: c.evaluate_pod(POD, topk=3),
+        "topk",
+        "Unknown field: EvaluatePodRequest has cluster",
     ),
-    "a kind": (lambda c: drained(c.list_objects("pod")), "kind", "'pod' is no Kind"),
-    "a state": (
-        lambda c: drained(c.watch_constraints(states=["VIOLATED", "x"])),
-        "filter.states[1]",
-        "no SpreadState",
-    ),
-    "an owner's kind": (
-        lambda c: drained(c.watch_constraints(owner=WorkloadReference(5, ""))),
-        "filter.owner.kind",
-        "expected string",
-    ),
+    (lambda c: c.filter(POD, settings={"profil": 1}), "settings.profil", "Settings has profile"),
+    (lambda c: c.filter(POD, settings=common.Verdict()), "settings", "got Verdict"),
+    (lambda c: c.call("Evaluate", REQUEST), "method", "'Evaluate' is no method"),
+    (lambda c: c.call("WatchObjects", REQUEST), "method", "answers in a stream"),
+    (lambda c: c.call("Filter", REQUEST), "request", "FilterRequest, got EvaluatePodRequest"),
     # Label selectors.
-    "a query": (
-        lambda c: drained(c.list_objects(Kind.POD, label_selector="app=(")),
+    (
+        lambda c: drained(c.list_objects("POD", label_selector="app=(")),
         "labelSelector",
-        "'app=(' is no requirement: write key=value",
+        "key=value",
     ),
-    "labels of numbers": (
-        lambda c: c.rank_deletions({"app": 5}),
-        "labelSelector.matchLabels",
-        "expected map of string to string",
-    ),
-    "who is protected": (
-        lambda c: c.plan_rebalance(filters=EvictionFilters(protect_selector="a=b=c")),
-        "filters.protectSelector",
-        "no requirement",
-    ),
-}
+    (lambda c: c.rank_deletions({"app": 5}), "labelSelector.matchLabels", "string to string"),
+    (lambda c: c.plan_rebalance(filters=PROTECTED), "filters.protectSelector", "no requirement"),
+]
+"""What is given, as a call; the path of what is wrong; and a part of what is said of it."""
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_wrong_arguments_are_invalid_requests(client: Caller, mistake: str):
-    call, path, said = MISTAKES[mistake]
+@pytest.mark.parametrize(("call", "path", "said"), MISTAKES)
+def test_wrong_arguments_are_invalid_requests(client: Caller, call: Any, path: str, said: str):
     with pytest.raises(InvalidRequest) as refused:
         call(client)
-    assert refused.value.reason == ErrorReason.INVALID_FIELDS
+    assert refused.value.reason == "INVALID_FIELDS"
     assert [each.field for each in refused.value.violations] == [path]
     assert said in refused.value.violations[0].text
     assert str(refused.value) == refused.value.violations[0].text
-    assert refused.value.violations[0].reason.startswith("FIELD_VALUE_")
+    assert refused.value.violations[0].reason.startswith("FIELD_")
 
 
 def test_error_of_a_manifest_has_its_own_path(client: Caller):
@@ -299,13 +149,29 @@ FINE: dict[str, Callable[[Any], object]] = {
     "an iterator": lambda c: c.filter(POD, candidates=words()),
     "a set": lambda c: c.plan_rebalance(excluded_namespaces={"a", "b"}),
     "pods one by one": lambda c: c.batch_evaluate_pods(iter([POD, "a/b"])),
-    "pods to simulate one by one": lambda c: c.simulate(iter([POD, PodsToPlace(POD, 2)])),
-    "states one by one": lambda c: drained(c.list_constraints(states=iter(SpreadState))),
+    "pods to simulate one by one": lambda c: c.simulate(
+        iter([POD, (POD, 2), {"pod": POD, "replicas": 2}])
+    ),
+    "states one by one": lambda c: drained(c.list_constraints(filter={"states": iter([1, 2])})),
     "one pod": lambda c: c.simulate(POD),
     "nothing": lambda c: c.batch_evaluate_pods([]),
     "a time": lambda c: c.rank_deletions({}, evaluation_time=datetime.now(UTC)),
     "a query": lambda c: c.plan_rebalance("app=web,tier notin (a,b)"),
-    "a name of a constant": lambda c: drained(c.list_objects("POD")),
+    "a kind as Kubernetes has it": lambda c: drained(c.list_objects("ReplicaSet")),
+    "a whole name of a kind": lambda c: drained(c.list_objects("KIND_REPLICA_SET")),
+    "a number of a kind": lambda c: drained(c.list_objects(common.KIND_POD)),
+    "a revision": lambda c: c.evaluate_pod(POD, consistency="token"),
+    "a profile": lambda c: c.evaluate_pod(POD, settings="default-scheduler"),
+    "messages": lambda c: c.evaluate_pod(
+        common.PodSource(ref=common.PodReference(name="p")),
+        settings=common.Settings(profile="p"),
+        consistency=common.Consistency(fully_consistent=True),
+        candidates=common.NodeSelection(),
+        add_pods=[common.PodOnNode(node="n")],
+    ),
+    "a pod without a node": lambda c: c.evaluate_pod(POD, add_pods=[(POD, None)]),
+    "a scenario": lambda c: c.simulate(POD, scenario=scenario.Scenario(seed="s")),
+    "nothing given": lambda c: c.evaluate_pod(POD, top_k=None, settings=None),
 }
 
 

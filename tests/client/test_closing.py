@@ -18,9 +18,9 @@ import trustme
 
 from tests.client.manifests import incoming
 from tests.waiting import PATIENCE, until
-from topospread_client import AsyncClient, Client, Closed, Connection, Kind, Tls
+from topospread_client import AsyncClient, Client, Closed, Connection, Tls
 from topospread_client import _connection as connections
-from topospread_client._credentials import TlsFiles
+from topospread_client._credentials import WatchedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def unsafe(client: Any) -> Any:
 
 
 def writing(client: Any) -> Any:
-    return client.replace_objects(Kind.NODE, [NODE] * 2000, timeout=PATIENCE)
+    return client.replace_objects("NODE", [NODE] * 2000, timeout=PATIENCE)
 
 
 def watching(client: Any) -> Any:
@@ -94,7 +94,7 @@ def watching(client: Any) -> Any:
 
 
 def listing(client: Any) -> Any:
-    return next(client.list_objects(Kind.NODE))
+    return next(client.list_objects("NODE"))
 
 
 async def aio_watching(client: Any) -> Any:
@@ -102,7 +102,7 @@ async def aio_watching(client: Any) -> Any:
 
 
 async def aio_listing(client: Any) -> Any:
-    return await anext(client.list_objects(Kind.NODE))
+    return await anext(client.list_objects("NODE"))
 
 
 STATES = [unary, unsafe, writing, watching, listing]
@@ -145,13 +145,13 @@ def test_signal_handler_can_close_a_client(tmp_path, monkeypatch):
     trustme.CA().cert_pem.write_to_path(str(ca))
     monkeypatch.setattr(connections, "RELOAD_INTERVAL", -1.0)
     client = Client(Connection("127.0.0.1:1", Tls(ca)))
-    looking = TlsFiles.changed
+    looking = WatchedFiles.changed
 
-    def interrupted(files: TlsFiles) -> grpc.ChannelCredentials | None:
+    def interrupted(files: WatchedFiles[Any]) -> bool:
         signal.raise_signal(signal.SIGUSR1)
         return looking(files)
 
-    monkeypatch.setattr(TlsFiles, "changed", interrupted)
+    monkeypatch.setattr(WatchedFiles, "changed", interrupted)
     before = signal.signal(signal.SIGUSR1, lambda *_: client.close())
     try:
         with pytest.raises(Closed):
@@ -160,15 +160,22 @@ def test_signal_handler_can_close_a_client(tmp_path, monkeypatch):
         signal.signal(signal.SIGUSR1, before)
 
 
-@pytest.mark.parametrize("state", [*STATES, Client.get_server_info])
-def test_closed_client_raises_closed(server, state):
-    client = Client(server.address)
+@pytest.mark.parametrize("state", [*STATES, lambda client: client.get_server_info()])
+def test_closed_client_raises_closed(connect, server, state):
+    client = connect(server.address)
     client.close()
     client.close()
     before = server.taken
     with pytest.raises(Closed, match="open another one"):
         state(client)
     assert server.taken == before
+
+
+async def begun(server: Hanging, state: Any) -> tuple[AsyncClient, asyncio.Future[Any]]:
+    client, before = AsyncClient(server.address), server.taken
+    waiting = asyncio.ensure_future(state(client))
+    await asyncio.to_thread(until, lambda: server.taken > before, "the server has the call")
+    return client, waiting
 
 
 async def aio_close(client: AsyncClient) -> None:
@@ -198,10 +205,7 @@ def test_close_ends_the_calls_of_other_tasks(server, state, close):
 
     async def run() -> BaseException | None:
         asyncio.get_running_loop().set_exception_handler(lambda _, said: complaints.append(said))
-        client = AsyncClient(server.address)
-        before = server.taken
-        waiting = asyncio.ensure_future(state(client))
-        await asyncio.to_thread(until, lambda: server.taken > before, "the server has the call")
+        client, waiting = await begun(server, state)
         await close(client)
         done, _ = await asyncio.wait([waiting], timeout=PATIENCE)
         assert done
@@ -219,13 +223,7 @@ def test_close_ends_the_calls_of_other_tasks(server, state, close):
 def test_a_client_whose_loop_does_not_run_is_closed_from_another(server, state, end):
     loop = asyncio.new_event_loop()
 
-    async def begin() -> tuple[AsyncClient, asyncio.Future[Any]]:
-        client, before = AsyncClient(server.address), server.taken
-        waiting = asyncio.ensure_future(state(client))
-        await asyncio.to_thread(until, lambda: server.taken > before, "the server has the call")
-        return client, waiting
-
-    client, waiting = loop.run_until_complete(begin())
+    client, waiting = loop.run_until_complete(begun(server, state))
     if end == "closed":
         loop.close()
     asyncio.run(asyncio.wait_for(client.close(), PATIENCE))
@@ -236,27 +234,11 @@ def test_a_client_whose_loop_does_not_run_is_closed_from_another(server, state, 
     until(lambda: server.open == 0, "the server sees the end of it")
 
 
-@pytest.mark.parametrize("state", [*AIO_STATES, AsyncClient.get_server_info])
-def test_closed_async_client_raises_closed(server, state):
-    async def run() -> None:
-        client = AsyncClient(server.address)
-        await client.close()
-        await client.close()
-        with pytest.raises(Closed, match="open another one"):
-            await state(client)
-
-    before = server.taken
-    asyncio.run(run())
-    assert server.taken == before
-
-
 def test_a_group_of_tasks_learns_that_its_client_was_closed(server):
     async def run() -> None:
-        client = AsyncClient(server.address)
-        before = server.taken
+        client, waiting = await begun(server, unary)
         async with asyncio.TaskGroup() as group:
-            group.create_task(unary(client))
-            await asyncio.to_thread(until, lambda: server.taken > before, "the call is there")
+            group.create_task(asyncio.wait_for(waiting, PATIENCE))
             await client.close()
 
     with pytest.raises(ExceptionGroup) as failed:
@@ -268,10 +250,7 @@ def test_a_group_of_tasks_learns_that_its_client_was_closed(server):
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_task_that_is_cancelled_is_cancelled(server, state, closed):
     async def run() -> bool:
-        client = AsyncClient(server.address)
-        before = server.taken
-        waiting = asyncio.ensure_future(state(client))
-        await asyncio.to_thread(until, lambda: server.taken > before, "the server has the call")
+        client, waiting = await begun(server, state)
         waiting.cancel()
         if closed:
             await client.close()

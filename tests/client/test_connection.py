@@ -14,8 +14,8 @@ from tests.client.scripted import scripted
 from tests.servers import served
 from topospread_client import BadConnection, Connection, NotFound, Tls, Unavailable
 from topospread_client import _connection as connections
-from topospread_client import _rpcs as rpcs
 from topospread_client._connection import is_local
+from topospread_client._methods import METHODS
 from topospread_proto.v1.server_service_pb2 import GetServerInfoResponse
 
 ANSWER = GetServerInfoResponse(version="1.2.3")
@@ -51,7 +51,7 @@ def test_tls_checks_the_servers_name_and_shows_the_clients(connect, files, mutua
         server_name="topospread.example",
     )
     with scripted(server_credentials(files, mutual=mutual)) as script:
-        script.answer(rpcs.GET_SERVER_INFO, ANSWER)
+        script.answer(METHODS["GetServerInfo"], ANSWER)
         assert connect(Connection(script.address, tls)).get_server_info().version == "1.2.3"
 
 
@@ -65,19 +65,19 @@ def test_tls_checks_the_servers_name_and_shows_the_clients(connect, files, mutua
 )
 def test_connection_that_fails_verification_is_not_used(connect, files, tls):
     with scripted(server_credentials(files, mutual=False)) as script:
-        script.answer(rpcs.GET_SERVER_INFO, ANSWER)
+        script.answer(METHODS["GetServerInfo"], ANSWER)
         with pytest.raises(Unavailable):
             connect(Connection(script.address, tls(files), retries=False)).get_server_info()
-        assert script.calls(rpcs.GET_SERVER_INFO) == 0
+        assert script.calls(METHODS["GetServerInfo"]) == 0
 
 
 def test_a_server_that_asks_for_a_certificate_gets_no_call_without_one(connect, files):
     tls = Tls(ca=files / "ca.pem", server_name="topospread.example")
     with scripted(server_credentials(files, mutual=True)) as script:
-        script.answer(rpcs.GET_SERVER_INFO, ANSWER)
+        script.answer(METHODS["GetServerInfo"], ANSWER)
         with pytest.raises(Unavailable):
             connect(Connection(script.address, tls, retries=False)).get_server_info()
-        assert script.calls(rpcs.GET_SERVER_INFO) == 0
+        assert script.calls(METHODS["GetServerInfo"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def _certified(folder, authority):
     roots = authority.cert_pem.bytes()
     credentials = grpc.ssl_server_credentials([pair], roots, require_client_auth=True)
     with scripted(credentials) as script:
-        script.answer(rpcs.GET_SERVER_INFO, ANSWER)
+        script.answer(METHODS["GetServerInfo"], ANSWER)
         yield script
 
 
@@ -201,7 +201,7 @@ def test_half_written_files_leave_the_former_ones_in_use(connect, tmp_path, monk
 
 
 def test_a_token_file_that_is_being_written_leaves_the_former_token(connect, script, tmp_path):
-    script.answer(rpcs.GET_SERVER_INFO, ANSWER)
+    script.answer(METHODS["GetServerInfo"], ANSWER)
     path = tmp_path / "token"
     path.write_text("first")
     client = connect(Connection(script.address, token_file=path))

@@ -1,24 +1,14 @@
-"""RankDeletions and PlanRebalance through either client, on a real server."""
+"""Explanations and plans through either client, on a real server."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.client.manifests import TWO_ZONES, pod, spread
-from tests.servers import ZONE
-from topospread_client import (
-    Consistency,
-    DomainCount,
-    EvictionFilters,
-    EvictionLimits,
-    InvalidRequest,
-    NotFound,
-    Optimality,
-    RankConstraint,
-    RankStrategy,
-    RebalanceOutcome,
-    StuckPods,
-)
+from tests.client.manifests import TWO_ZONES, ZONE, incoming, pod, spread
+from topospread_client import InvalidRequest, NotFound, best, pod_from_manifest, trace_id
+from topospread_proto.v1 import common_pb2 as common
+from topospread_proto.v1 import deletion_order_pb2 as deletion
+from topospread_proto.v1 import scenario_pb2 as scenario
 
 
 @pytest.fixture
@@ -29,65 +19,80 @@ def zones(client):
         for i, node in enumerate(["a1", "a1", "a2"])
     ]
     nodes = [each for each in TWO_ZONES if each["kind"] == "Node"]
-    written = client.apply_objects([*nodes, *askew])
-    client.fresh = Consistency(at_least_as_fresh=written.revision)
+    client.fresh = client.apply_objects([*nodes, *askew]).meta.revision
     return client
 
 
+def test_explanation_has_domains_and_the_evaluation(zones):
+    asked = incoming(nodeSelector={"disk": "fast"})
+    answer = zones.explain_pod(asked, consistency=zones.fresh, top_k=1)
+    (zone,) = answer.explanation.constraints
+    assert zone.constraint.topology_key == ZONE
+    assert answer.explanation.message.startswith("0/3 nodes are available")
+    assert best(answer.evaluation) is None
+    assert answer.evaluation.message == answer.explanation.message
+    assert trace_id(answer)
+
+
 def test_pods_are_ranked(zones):
-    ranked = zones.rank_deletions({"app": "web"}, delete_count=2, consistency=zones.fresh)
-
-    assert [each.pod.name for each in ranked.pods] == ["web-0", "web-1"]
-    assert (ranked.strategy, ranked.ranked_pod_count) == (RankStrategy.EVEN, 3)
-    assert ranked.pods[0].domains == ("a",)
-    assert ranked.pods[0].skews == (2,)
-    (constraint,) = ranked.constraints
-    assert constraint.constraint.topology_key == ZONE
-    assert constraint.domain_counts == (DomainCount("a", 3), DomainCount("b", 0))
-    assert {each.strategy for each in ranked.outcomes} == set(RankStrategy)
-    assert ranked.revision
-    assert ranked.trace_id
-
-
-def test_a_constraint_is_named_with_its_values(zones):
     ranked = zones.rank_deletions(
         {"app": "web"},
-        constraints=[RankConstraint(ZONE, ["b"], 5)],
-        strategy=RankStrategy.PROPORTIONAL,
+        constraints=[ZONE, {"topology_key": "kubernetes.io/hostname", "max_skew": 5}],
+        strategy="replica_set",
+        delete_count=2,
         consistency=zones.fresh,
     )
-    assert ranked.constraints[0].limited_values == ("b",)
-    assert ranked.constraints[0].constraint.max_skew == 5
-    assert {each.domains for each in ranked.pods} == {("",)}
+    assert (ranked.strategy, ranked.ranked_pod_count) == (deletion.RANK_STRATEGY_REPLICA_SET, 3)
+    assert len(ranked.pods) == 2
+    assert [each.constraint.max_skew for each in ranked.constraints] == [1, 5]
 
 
 def test_evictions_are_planned(zones):
     plan = zones.plan_rebalance(
-        filters=EvictionFilters(evict_bare_pods=True), consistency=zones.fresh
+        filters={"evict_bare_pods": True},
+        eviction_limits={"max_evictions": 5},
+        search_timeout=2.5,
+        consistency=zones.fresh,
     )
-
     (step,) = plan.evictions
-    assert (step.node, step.target_node, step.fitting_node_count) == ("a1", "b1", 1)
-    assert plan.optimality is Optimality.PROVEN
-    assert (plan.violated_constraint_count, plan.remaining_constraint_count) == (1, 0)
-    (group,) = plan.groups
-    assert group.outcome is RebalanceOutcome.PLANNED
-    assert (group.eviction_count, group.at_once) == (1, False)
-    assert plan.trace_id
+    assert (step.node, step.target_node) == ("a1", "b1")
+    assert plan.optimality == common.OPTIMALITY_PROVEN
+    kept = zones.plan_rebalance("app=db", consistency=zones.fresh)
+    assert not kept.evictions
 
 
-def test_bare_pods_are_evicted_only_when_allowed(zones):
-    plan = zones.plan_rebalance(consistency=zones.fresh)
-
-    assert (plan.evictions, plan.remaining_constraint_count) == ((), 1)
-    assert plan.stuck == (StuckPods("without a controller", 3),)
-    assert plan.groups[0].outcome is RebalanceOutcome.IMPOSSIBLE
-
-
-def test_arguments_of_wrong_types_are_refused(zones):
-    with pytest.raises(InvalidRequest, match="maxEvictionsPerNode"):
-        zones.plan_rebalance(eviction_limits=EvictionLimits(max_evictions_per_node=-1))
-    with pytest.raises(InvalidRequest, match="searchTimeout"):
-        zones.plan_rebalance(search_timeout=3600)
+def test_scenarios_are_mappings_or_messages(zones):
+    changes = {
+        "add_node_groups": [
+            {
+                "template": {"kind": "Node", "metadata": {"name": "n", "labels": {"disk": "fast"}}},
+                "node_count": 2,
+                "variants": [{ZONE: "b"}, {ZONE: "c"}],
+            }
+        ],
+        "drain_nodes": ["a1", {"node": "a2", "mode": "tainted"}],
+        "delete_pods": ["default/web-2"],
+        "add_pods": [(pod("more"), "b1")],
+        "constraint_changes": [{"match": ZONE, "set": {"max_skew": 2}}],
+    }
+    asked = {"seed": "s", "fit": "node", "changes": changes}
+    first = zones.simulate((incoming(), 3), scenario=asked)
+    (joined,) = first.joined
+    assert (joined.node_group, joined.node_count, first.placed_pod_count) == ("n", 2, 3)
+    message = scenario.Scenario(seed="s", fit=common.FIT_NODE)
+    message.changes.drain_nodes.add(node="a1")
+    placed = zones.simulate(
+        [
+            scenario.PodsToPlace(
+                pod=common.PodSource(object=pod_from_manifest(incoming())), replicas=1
+            ),
+            {"pod": pod("x"), "replicas": 2},
+            pod("y"),
+        ],
+        scenario=message,
+    )
+    assert (placed.placed_pod_count, placed.evicted_pod_count) == (4, 2)
+    with pytest.raises(InvalidRequest, match="no such node"):
+        zones.simulate(incoming(), scenario={"changes": {"drain_nodes": ["missing"]}})
     with pytest.raises(NotFound):
-        zones.plan_rebalance(cluster="missing")
+        zones.simulate("default/missing")

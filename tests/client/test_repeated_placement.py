@@ -12,7 +12,7 @@ import pytest
 
 from tests.client.manifests import ZONE, node, pod, spread
 from tests.servers import served
-from topospread_client import Client, VerdictCode
+from topospread_client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -157,43 +157,6 @@ def test_reservation_moves_when_its_node_is_not_feasible_any_more(pair: Pair, ch
     assert pair.held() == {"p": "n-b"}
 
 
-def test_reservation_stays_while_its_node_is_feasible(pair: Pair):
-    uneven(pair, 2, 1, 0)
-    asked = wanting("p", spread(maxSkew=3))
-    assert pair.here.place_pod(asked).node == "n-c"
-    pair.here.apply_objects([pod("x-1", "n-c"), pod("x-2", "n-c")])
-
-    assert pair.there.place_pod(asked).node == "n-c"
-    assert pair.there.place_pod(wanting("q", spread(maxSkew=3))).node == "n-b"
-
-
-def test_refusal_leaves_the_reservation(pair: Pair):
-    uneven(pair, 1, 1, 0)
-    assert pair.here.place_pod(wanting("p", BY_ZONE)).node == "n-c"
-
-    refused = pair.there.place_pod(wanting("p", BY_ZONE, nodeSelector={ZONE: "nowhere"}))
-
-    assert (refused.node, refused.verdict.code) == (
-        None,
-        VerdictCode.UNSCHEDULABLE_AND_UNRESOLVABLE,
-    )
-    assert pair.held() == {"p": "n-c"}
-
-
-def test_a_node_is_reserved_again_only_where_the_constraints_still_allow_it(pair: Pair):
-    uneven(pair, 5, 0, 0)
-    assert pair.here.reserve_node(wanting("p"), "n-a").verdict.success
-
-    assert pair.there.reserve_node(wanting("p"), "n-a").verdict.success
-    assert (
-        pair.there.reserve_node(wanting("p", BY_ZONE), "n-a").verdict.code
-        is VerdictCode.UNSCHEDULABLE
-    )
-    assert pair.held() == {"p": "n-a"}
-    assert pair.there.reserve_node(wanting("p", BY_ZONE), "n-b").verdict.success
-    assert pair.held() == {"p": "n-b"}
-
-
 # ------------------------------ successors
 
 
@@ -207,15 +170,6 @@ def test_successor_is_judged_without_the_reservation_that_it_ends(pair: Pair):
         assert pair.there.place_pod(wanting(name, BY_ZONE, uid="new")).node == "n-c"
         assert pair.held() == {name: "n-c"}
         assert pair.here.release_reservation(name).released
-
-
-def test_successor_may_take_the_node_of_its_predecessor(pair: Pair):
-    uneven(pair, 1, 0, 0)
-    assert pair.here.reserve_node(wanting("p", BY_ZONE, uid="old"), "n-b").verdict.success
-    assert pair.there.reserve_node(wanting("p", BY_ZONE, uid="new"), "n-b").verdict.success
-
-    (found,) = pair.there.list_reservations()
-    assert (found.pod.uid, found.node) == ("new", "n-b")
 
 
 def test_a_successor_is_simulated_as_it_is_placed(pair: Pair):

@@ -1,6 +1,6 @@
 """Whatever is given to whatever is public, the errors are those of the documented tree.
 
-Methods, classes and their parameters are found by looking, so that new ones are covered.
+Methods, and the fields of their requests with what is in them, are found by looking.
 """
 
 # Wrong types are what these tests are about.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from importlib.metadata import version
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,40 +20,24 @@ import topospread_client
 from topospread_client import (
     AsyncClient,
     Client,
-    ClusterObject,
     Connection,
-    Consistency,
-    ConstraintChange,
-    ConstraintMatch,
-    ConstraintValues,
-    DrainedNode,
-    EvictionFilters,
-    EvictionLimits,
     InvalidRequest,
-    Kind,
-    NodeGroup,
-    ObjectReference,
-    PodOnNode,
-    PodReference,
-    PodsToPlace,
-    RankConstraint,
-    ResourceVersion,
-    Scenario,
-    Settings,
-    SupposedChanges,
     Tls,
     TopospreadClientError,
-    WorkloadReference,
 )
+from topospread_client._methods import METHODS
+from topospread_proto.v1 import common_pb2 as common
+from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from google.protobuf.descriptor import Descriptor
 
     from tests.client.callers import Caller
 
 OFFLINE = "127.0.0.1:1"
 POD = {"metadata": {"name": "p", "namespace": "shop"}}
-NODE = {"kind": "Node", "metadata": {"name": "n"}}
 
 
 class Unexpected:
@@ -68,7 +52,7 @@ WRONG: tuple[Any, ...] = (
     *("", "x", "a/b/c", "\ud800", "\0", b"", b"\xff", bytearray(b"x")),
     *([], [None], [5], ["x"], [[]], [{}], (), (1, 2), {1}),
     *({}, {5: 5}, {"x": None}, {None: {}}, {"kind": 5}, {"kind": "Pod", "spec": 5}),
-    *(Unexpected(), Unexpected, len, iter([5]), 1j, ClusterObject(), Kind.POD),
+    *(Unexpected(), Unexpected, len, iter([5]), 1j, ClusterObject(), common.Verdict()),
 )
 
 RIGHT: dict[str, Any] = {
@@ -76,7 +60,7 @@ RIGHT: dict[str, Any] = {
     "constraint_id": "c",
     "fencing_token": 1,
     "holder_identity": "me",
-    "kind": Kind.POD,
+    "kind": "POD",
     "lease_duration": 5.0,
     "name": "n",
     "node": "n",
@@ -87,21 +71,33 @@ RIGHT: dict[str, Any] = {
 }
 """A value for each parameter that has to be given."""
 
+BESIDE = ["timeout", "traceparent"]
+
+
+def snake(method: str) -> str:
+    return re.sub(r"\B(?=[A-Z])", "_", method).lower()
+
 
 def right(method: Any) -> dict[str, Any]:
     """Arguments for a method's parameters without a default."""
-    parameters = list(inspect.signature(method).parameters.values())[1:]
-    return {each.name: RIGHT[each.name] for each in parameters if each.default is each.empty}
+    _, *parameters = inspect.signature(method).parameters.values()
+    return {
+        each.name: RIGHT[each.name]
+        for each in parameters
+        if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+    }
 
 
-def calls(owner: type) -> list[tuple[str, str]]:
-    """Public methods of a class, each with each of its parameters."""
-    return [
-        (name, parameter)
-        for name in sorted(dir(owner))
-        if not name.startswith("_")
-        for parameter in list(inspect.signature(getattr(owner, name)).parameters)[1:]
-    ]
+def calls() -> Iterator[tuple[str, str]]:
+    """Methods that make a call, each with what it takes."""
+    for name, method in METHODS.items():
+        message = method.request.DESCRIPTOR
+        if name == "ReplaceObjects":
+            message = message.fields_by_name["start"].message_type
+        fields = [field.name for field in message.fields]
+        given = [*right(getattr(Client, snake(name))), *fields, *BESIDE, "unknown"]
+        for parameter in dict.fromkeys(given):
+            yield snake(name), parameter
 
 
 def check(what: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -123,70 +119,56 @@ def offline(connect: Callable[..., Caller]) -> Caller:
     return connect(Connection(OFFLINE, retries=False), timeout=1)
 
 
-@pytest.mark.parametrize(("method", "parameter"), calls(Client))
+@pytest.mark.parametrize(("method", "parameter"), [*calls()])
 def test_methods_raise_errors_of_the_tree(offline: Caller, method: str, parameter: str):
     for value in WRONG:
         arguments = {**right(getattr(Client, method)), parameter: value}
         check(f"{method}({parameter}={value!r})", getattr(offline, method), **arguments)
 
 
-def test_both_clients_have_the_same_parameters():
-    assert calls(AsyncClient) == calls(Client)
-
-
-CHANGE = ConstraintChange("zone", ConstraintValues(max_skew=2))
-
-
-def simulated(**changes: Any) -> Callable[[Any], Any]:
-    return lambda c: c.simulate([POD], scenario=Scenario(SupposedChanges(**changes)))
-
-
-PARTS: dict[Any, Callable[[Any, Any], Any]] = {
-    Consistency("r"): lambda c, part: c.evaluate_pod(POD, consistency=part),
-    Settings(): lambda c, part: c.evaluate_pod(POD, settings=part),
-    PodOnNode("a/b"): lambda c, part: c.evaluate_pod(POD, add_pods=[part]),
-    PodReference("p"): lambda c, part: c.get_reservation(part),
-    ObjectReference(Kind.POD, "p"): lambda c, part: c.delete_objects([part]),
-    ResourceVersion(Kind.POD, "1"): lambda c, part: c.apply_objects([], observed=[part]),
-    PodsToPlace("a/b"): lambda c, part: c.simulate([part]),
-    Scenario(): lambda c, part: c.simulate([POD], scenario=part),
-    SupposedChanges(): lambda c, part: c.simulate([POD], scenario=Scenario(part)),
-    NodeGroup("n"): lambda c, part: simulated(add_node_groups=[part])(c),
-    DrainedNode("n"): lambda c, part: simulated(drain_nodes=[part])(c),
-    CHANGE: lambda c, part: simulated(constraint_changes=[part])(c),
-    ConstraintMatch("zone"): lambda c, part: simulated(constraint_changes=[_of(match=part)])(c),
-    ConstraintValues(): lambda c, part: simulated(constraint_changes=[_of(set=part)])(c),
-    RankConstraint("zone"): lambda c, part: c.rank_deletions({}, constraints=[part]),
-    EvictionFilters(): lambda c, part: c.plan_rebalance(filters=part),
-    EvictionLimits(): lambda c, part: c.plan_rebalance(eviction_limits=part),
-    WorkloadReference("Job", "j"): lambda c, part: c.list_constraints_page(owner=part),
-}
-"""Each class of arguments, by an instance, with a call that takes one."""
-
-
-def _of(**changed: Any) -> ConstraintChange:
-    return dataclasses.replace(CHANGE, **changed)
-
-
-def fields_of(part: Any) -> list[str]:
-    """Names of the fields of a dataclass or a named tuple."""
-    named = getattr(part, "_fields", None)
-    return list(named or (each.name for each in dataclasses.fields(part)))
-
-
-@pytest.mark.parametrize(
-    ("part", "name"),
-    [(part, name) for part in PARTS for name in fields_of(part)],
-    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
-)
-def test_parts_of_requests_raise_errors_of_the_tree(offline: Caller, part: Any, name: str):
-    right = {each: getattr(part, each) for each in fields_of(part)}
-
-    def ask(**fields: Any) -> None:
-        PARTS[part](offline, type(part)(**fields))
-
+@pytest.mark.parametrize("name", ["call", "stream"])
+def test_messages_of_wrong_types_raise_errors_of_the_tree(offline: Caller, name: str):
     for value in WRONG:
-        check(f"{type(part).__name__}({name}={value!r})", ask, **{**right, name: value})
+        check(f"{name}({value!r})", getattr(offline, name), value, common.Verdict())
+        check(f"{name}(…, {value!r})", getattr(offline, name), "EvaluatePod", value)
+        check(f"{name}(…, {value!r})", getattr(offline, name), "WatchObjects", value)
+
+
+def paths(message: Descriptor, *above: Any) -> Iterator[tuple[Any, ...]]:
+    """Fields of the messages in a request that are given as mappings, each as a path."""
+    for field in message.fields:
+        own = field.message_type
+        if above:
+            yield (*above, (field.name, field.is_repeated))
+        if (
+            own is not None
+            and own.file.package == "topospread.v1"
+            and not own.GetOptions().map_entry
+            and own.name not in ("PodReference", "ClusterObject")
+            and len(above) < 4
+        ):
+            yield from paths(own, *above, (field.name, field.is_repeated))
+
+
+PARTS = [
+    (name, path) for name, method in METHODS.items() for path in paths(method.request.DESCRIPTOR)
+]
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_parts_of_requests_raise_errors_of_the_tree(offline: Caller, name: str):
+    method = snake(name)
+    for path in (path for of, path in PARTS if of == name != "ReplaceObjects"):
+        for value in WRONG:
+            given: Any = value
+            for field, repeated in reversed(path):
+                given = {field: [given] if repeated and given is not value else given}
+            arguments = {**right(getattr(Client, method)), **given}
+            check(f"{method}({given!r})", getattr(offline, method), **arguments)
+
+
+def fields_of(part: type) -> list[str]:
+    return [each.name for each in dataclasses.fields(part)]
 
 
 @pytest.mark.parametrize("name", fields_of(Connection))
@@ -220,44 +202,32 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, "PodReference.of"])
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_raise_errors_of_the_tree(name: str):
-    function: Any = topospread_client
-    for part in name.split("."):
-        function = getattr(function, part)
+    function: Any = getattr(topospread_client, name)
+    _, *others = inspect.signature(function).parameters.values()
+    needed = {each.name: "x" for each in others if each.default is each.empty}
     for value in WRONG:
-        check(f"{name}({value!r})", function, value)
-        for parameter in list(inspect.signature(function).parameters)[1:]:
-            what = f"{name}({parameter}={value!r})"
-            check(what, function, {}, **{parameter: value})
-            check(what, function, "a ==", **{parameter: value})
+        check(f"{name}({value!r})", function, value, **needed)
+        for each in others:
+            what = f"{name}({each.name}={value!r})"
+            check(what, function, {}, **{**needed, each.name: value})
+            check(what, function, "a ==", **{**needed, each.name: value})
 
 
 @pytest.mark.parametrize("owner", [Client, AsyncClient])
-def test_help_on_a_method_stands_for_itself(owner: type):
-    for name in sorted({name for name, _ in calls(owner)}):
-        method = getattr(owner, name)
-        assert method.__doc__, name
-        assert "as for `pre_filter`" not in method.__doc__, name
-        assert "session" not in inspect.signature(method).parameters, name
-        assert "Operation[" not in str(inspect.signature(method)), name
-
-
-def test_the_package_has_the_version_of_its_distribution():
-    assert topospread_client.__version__ == version("topospread-client")
-
-
-def test_every_class_of_arguments_is_tried():
-    """Frozen dataclasses and tuples that are no part of an answer."""
-    tried = {type(part).__name__ for part in PARTS} | {"Connection", "Tls"}
-    modules = ("_requests", "_scenarios", "_references", "_connection", "_credentials")
-    classes = {
-        name
-        for name in topospread_client.__all__
-        if inspect.isclass(found := getattr(topospread_client, name))
-        and found.__module__.rpartition(".")[2] in modules
-    }
-    assert classes - tried == set()
+def test_help_has_the_comment_of_the_call_and_of_its_fields(owner: Any):
+    for name, method in METHODS.items():
+        said = getattr(owner, snake(name)).__doc__
+        assert said, name
+        for field in method.request.DESCRIPTOR.fields:
+            assert f"    {field.name} (" in said, name
+    place = inspect.getdoc(owner.place_pod) or ""
+    assert place.startswith("Chooses the best node and reserves it in one step.")
+    assert "reservation_ttl (seconds): How long the reservation holds; absent: 60 s." in place
+    listed = inspect.getdoc(owner.list_objects_page) or ""
+    assert "Get one page" in listed
+    assert "Objects of one kind in pages" in listed
 
 
 @pytest.mark.parametrize("timeout", [0, -1, math.nan, -math.inf, "1", True, [], 1e10, math.inf])

@@ -35,7 +35,7 @@ from tests.conformance.recordings import (
 from tests.conformance.temporary import temporary_cluster, temporary_server
 from topospread.cli import output
 from topospread.cli.errors import DONE, BadInput
-from topospread.cli.main import CONTEXT_SETTINGS, prepare_process, run
+from topospread.cli.main import CONTEXT_SETTINGS, run
 from topospread.cli.options import (
     ClientOptions,
     naming_address,
@@ -202,5 +202,4 @@ def _terminable() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    prepare_process()
     sys.exit(run(command=command, name="python -m tests.conformance"))

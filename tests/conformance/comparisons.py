@@ -13,6 +13,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.conformance.calls import label_of, status_of
 from tests.conformance.recordings import (
     ABSENT,
     CaseResult,
@@ -21,18 +22,17 @@ from tests.conformance.recordings import (
     compare_unordered,
     differences,
     settings_of,
-    status_as_recorded,
 )
-from topospread.spread.verdicts import fit_message
+from topospread.spread.verdicts import Code, fit_message
 from topospread_client import (
-    Consistency,
-    ConstraintValidation,
     InvalidRequest,
     ManifestError,
-    PodOnNode,
-    Settings,
-    VerdictCode,
+    feasible,
+    normalized_by_node,
+    raw_by_node,
+    verdicts_by_node,
 )
+from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         Record,
         RecordedDecisions,
     )
-    from topospread_client import EvaluatePodResponse
+    from topospread_proto.v1.decision_service_pb2 import EvaluatePodResponse
 
 
 _MAX_TOP_NODES: Final = 1000
@@ -101,36 +101,34 @@ def run_scheduling_cycle(record: Mapping[str, Any], loaded: LoadedCluster) -> di
         add_pods=add,
         remove_pods=remove,
         settings=settings,
-        consistency=Consistency(at_least_as_fresh=loaded.revision),
+        consistency=loaded.revision,
     )
-    got["preFilter"] = status_as_recorded(before.verdict)
-    if before.verdict.code not in {VerdictCode.SUCCESS, VerdictCode.SKIP}:
+    got["preFilter"] = status_of(before.verdict)
+    if before.verdict.code not in {common_pb2.VERDICT_CODE_SUCCESS, common_pb2.VERDICT_CODE_SKIP}:
         return got
     left = len(loaded.nodes)
-    if before.verdict.success:
+    if before.verdict.code == common_pb2.VERDICT_CODE_SUCCESS:
         if record.get("ops"):
-            got["ops"] = _in_order(
-                record["ops"], [status_as_recorded(s) for s in before.extension_verdicts]
-            )
+            got["ops"] = _in_order(record["ops"], [status_of(s) for s in before.extension_verdicts])
         verdicts = client.filter(cycle=before.cycle)
-        got["filter"] = {node: status_as_recorded(s) for node, s in verdicts.by_node().items()}
-        left = len(verdicts.feasible())
+        got["filter"] = {node: status_of(s) for node, s in verdicts_by_node(verdicts).items()}
+        left = len(feasible(verdicts))
     chosen = record.get("filterNodes")
     if (left if chosen is None else len(chosen)) == 0:
         return got
     scores = client.score(cycle=before.cycle, candidates=chosen)
-    got["preScore"] = status_as_recorded(scores.verdict)
-    if scores.verdict.success:
-        got["score"] = scores.raw_by_node()
-        got["normalized"] = scores.normalized_by_node()
+    got["preScore"] = status_of(scores.verdict)
+    if scores.verdict.code == common_pb2.VERDICT_CODE_SUCCESS:
+        got["score"] = raw_by_node(scores)
+        got["normalized"] = normalized_by_node(scores)
     return got
 
 
-def hypothetical_pods(record: Mapping[str, Any]) -> tuple[list[PodOnNode], list[PodOnNode]]:
+def hypothetical_pods(record: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
     """Pods that a record adds and removes; with an exact minimum their order does not matter."""
     ops = record.get("ops") or []
-    add = [PodOnNode(op["pod"], op["node"]) for op in ops if op["op"] == "add"]
-    remove = [PodOnNode(op["pod"], op["node"]) for op in ops if op["op"] == "remove"]
+    add = [(op["pod"], op["node"]) for op in ops if op["op"] == "add"]
+    remove = [(op["pod"], op["node"]) for op in ops if op["op"] == "remove"]
     return add, remove
 
 
@@ -161,13 +159,13 @@ def compare_evaluation(
 ) -> list[Difference]:
     """The differences between EvaluatePod and the recorded extension points."""
     wanted: dict[str, Any] = {"evaluate.preFilter": expected["preFilter"]}
-    got: dict[str, Any] = {"evaluate.preFilter": status_as_recorded(evaluation.pre_filter_verdict)}
-    if expected["preFilter"]["code"] != VerdictCode.ERROR.label:
+    got: dict[str, Any] = {"evaluate.preFilter": status_of(evaluation.pre_filter_verdict)}
+    if expected["preFilter"]["code"] != Code.ERROR.label:
         counts: dict[str, int] = {}
         for status in (expected.get("filter") or {}).values():
             counts[status["code"]] = counts.get(status["code"], 0) + 1
         if "filter" not in expected and nodes:
-            counts[VerdictCode.SUCCESS.label] = nodes
+            counts[Code.SUCCESS.label] = nodes
         wanted["evaluate.verdicts"] = counts
         got["evaluate.verdicts"] = _counts(evaluation)
     if "normalized" in expected and len(expected["normalized"]) <= _MAX_TOP_NODES:
@@ -184,7 +182,7 @@ def compare_evaluation(
 def _counts(evaluation: EvaluatePodResponse) -> dict[str, int]:
     counts: dict[str, int] = {}
     for counted in evaluation.verdict_counts:
-        label = counted.verdict.code.label
+        label = label_of(counted.verdict)
         counts[label] = counts.get(label, 0) + counted.node_count
     return counts
 
@@ -271,7 +269,7 @@ def _condition_differences(
             add_pods=add,
             remove_pods=remove,
             settings=settings_of(decision),
-            consistency=Consistency(at_least_as_fresh=loaded.revision),
+            consistency=loaded.revision,
         )
     except InvalidRequest as error:
         return [Difference("request", "accepted", f"refused: {error}")]
@@ -321,11 +319,8 @@ def args_case(record: Record) -> RecordedCase:
 def _validation_differences(
     record: Mapping[str, Any], loaded: LoadedCluster
 ) -> Sequence[Difference]:
-    consistency = Consistency(at_least_as_fresh=loaded.revision)
     try:
-        loaded.client.pre_filter(
-            record["pod"], consistency=consistency, validation=ConstraintValidation.STRICT
-        )
+        loaded.client.pre_filter(record["pod"], consistency=loaded.revision, validation="STRICT")
     except InvalidRequest as error:
         # The recorded message names errors elsewhere in the pod, too, which no server looks for.
         message = None if record.get("otherErrors") else record.get("message")
@@ -336,10 +331,9 @@ def _validation_differences(
 
 
 def _args_differences(record: Mapping[str, Any], loaded: LoadedCluster) -> Sequence[Difference]:
-    consistency = Consistency(at_least_as_fresh=loaded.revision)
-    settings = Settings(args=record["args"])
+    settings = {"args": record["args"]}
     try:
-        loaded.client.pre_filter(_PLAIN_POD, consistency=consistency, settings=settings)
+        loaded.client.pre_filter(_PLAIN_POD, consistency=loaded.revision, settings=settings)
     except InvalidRequest as error:
         return _compare_violations(record["expect"], error, record.get("message"))
     except ManifestError as error:

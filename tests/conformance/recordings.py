@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import orjson
 
 from topospread.cli.errors import BadInput
-from topospread_client import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from topospread_client import Client, Verdict
+    from topospread_client import Client
 
 
 Manifest: TypeAlias = dict[str, Any]
@@ -34,7 +33,7 @@ Cluster: TypeAlias = Mapping[str, Sequence[Manifest]]
 ABSENT: Final = "absent"
 """Stands in a difference for a member that one side lacks."""
 
-_MEMBERS: Final[Mapping[Any, str]] = {
+MEMBERS: Final[Mapping[Any, str]] = {
     "Node": "nodes",
     "Pod": "pods",
     "Service": "services",
@@ -125,7 +124,7 @@ def _by_kind(cluster: Any) -> Any:
         return cluster
     found: dict[str, list[Manifest]] = {}
     for each in cluster["items"]:
-        if isinstance(each, dict) and (member := _MEMBERS.get(each.get("kind"))):
+        if isinstance(each, dict) and (member := MEMBERS.get(each.get("kind"))):
             found.setdefault(member, []).append(each)
     return found
 
@@ -182,14 +181,14 @@ def files_with_cases(beside: Path) -> Iterator[Path]:
         yield from sorted(near.glob("big-*.json*"))
 
 
-def settings_of(record: Mapping[str, Any]) -> Settings:
+def settings_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """The args and gates of a record as settings of a request; the server's defaults elsewhere.
 
     Raises:
         ManifestError: args that are no PodTopologySpreadArgs (when the request is made).
     """
     gates = {_GATES.get(name, name): on for name, on in (record.get("gates") or {}).items()}
-    return Settings(args=record.get("args") or {}, feature_gates=gates)
+    return {"args": record.get("args") or {}, "feature_gates": gates}
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +251,6 @@ class CaseResult:
     def passed(self) -> bool:
         """Whether every answer was as recorded."""
         return not self.differences
-
-
-def status_as_recorded(status: Verdict) -> dict[str, Any]:
-    """A verdict in the form of the recordings."""
-    return {"code": status.code.label, "reasons": list(status.reasons)}
 
 
 def differences(expected: Mapping[str, Any], got: Mapping[str, Any]) -> list[Difference]:

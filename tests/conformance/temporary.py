@@ -6,7 +6,7 @@ import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.conformance.recordings import LoadedCluster
+from tests.conformance.recordings import MEMBERS, LoadedCluster
 from topospread.app.server import Server
 from topospread.cli import output
 from topospread.cli.errors import BadInput
@@ -15,7 +15,6 @@ from topospread.errors import ConfigError
 from topospread_client import (
     Client,
     Connection,
-    Kind,
     NotFound,
     TopospreadClientError,
     object_from_manifest,
@@ -27,15 +26,7 @@ if TYPE_CHECKING:
     from tests.conformance.recordings import Cluster
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
-_LISTS: Final = {
-    "nodes": Kind.NODE,
-    "pods": Kind.POD,
-    "services": Kind.SERVICE,
-    "replicationControllers": Kind.REPLICATION_CONTROLLER,
-    "replicaSets": Kind.REPLICA_SET,
-    "statefulSets": Kind.STATEFUL_SET,
-}
-_APPS: Final = {Kind.REPLICA_SET, Kind.STATEFUL_SET}
+_APPS: Final = {"ReplicaSet", "StatefulSet"}
 _ONE_WRITE: Final = 500
 """Objects that are written at once; more are replaced kind by kind."""
 
@@ -74,26 +65,26 @@ def temporary_server(store: str) -> Iterator[Connection]:
 def _loaded(client: Client, cluster: Cluster) -> LoadedCluster:
     objects = {
         kind: [_object(kind, manifest) for manifest in cluster.get(member) or ()]
-        for member, kind in _LISTS.items()
+        for kind, member in MEMBERS.items()
     }
     everything = [each for of_kind in objects.values() for each in of_kind]
     if 0 < len(everything) <= _ONE_WRITE:
-        revision = client.apply_objects(everything).revision
+        revision = client.apply_objects(everything).meta.revision
     else:
         revision = ""
         for kind, of_kind in objects.items():
             # An empty list makes a cluster, too.
-            if of_kind or kind is Kind.NODE:
-                revision = client.replace_objects(kind, of_kind).revision
-    names = [each.node.metadata.name for each in objects[Kind.NODE]]
+            if of_kind or kind == "Node":
+                revision = client.replace_objects(kind, of_kind).meta.revision
+    names = [each.node.metadata.name for each in objects["Node"]]
     return LoadedCluster(client, revision, names)
 
 
-def _object(kind: Kind, manifest: dict[str, Any]) -> ClusterObject:
+def _object(kind: str, manifest: dict[str, Any]) -> ClusterObject:
     version = "apps/v1" if kind in _APPS else "v1"
-    made = object_from_manifest({"apiVersion": version, "kind": kind.label, **manifest})
+    made = object_from_manifest({"apiVersion": version, "kind": kind, **manifest})
     if made is None:
-        raise AssertionError(f"{kind.label} is a kind that is kept")
+        raise AssertionError(f"{kind} is a kind that is kept")
     return made
 
 

@@ -18,7 +18,9 @@ from tests.docs.reader import PATH, Reader
 from tests.requirements import without
 from topospread.access.file import read_access
 from topospread.config.loading import load_settings
-from topospread_client import Client, Kind, ObjectOutcome
+from topospread_client import Client
+from topospread_proto.v1 import cluster_state_service_pb2 as state
+from topospread_proto.v1 import common_pb2
 
 READING_ORDER = [
     README,
@@ -88,8 +90,9 @@ def assert_as_it_was(address):
     ]
     with Client(address) as client:
         results = client.apply_objects(sample).results
-        assert {each.outcome for each in results} == {ObjectOutcome.UNCHANGED}
-        kinds = [kind for kind in Kind if kind is not Kind.RESERVATION]
+        assert {each.outcome for each in results} == {state.OBJECT_OUTCOME_UNCHANGED}
+        kinds = [kind for kind in common_pb2.Kind.values() if kind]
+        kinds.remove(common_pb2.KIND_RESERVATION)
         assert sum(1 for kind in kinds for _ in client.list_objects(kind)) == len(sample)
         assert not list(client.list_reservations())
 

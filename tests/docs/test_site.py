@@ -8,6 +8,7 @@ import pytest
 from google.protobuf import descriptor_pool
 
 import topospread_client
+import topospread_client._methods
 from tests.docs.pages import ROOT
 from tools import docs_site, release_notes
 

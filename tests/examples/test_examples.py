@@ -14,7 +14,7 @@ from examples import make_cluster
 from examples.scheduler_loop import schedule
 from tests.servers import served
 from topospread.cli.manifest_files import read
-from topospread_client import Client, Consistency, Kind
+from topospread_client import Client
 
 ROOT = Path(__file__).parents[2]
 ZONE = "topology.kubernetes.io/zone"
@@ -72,10 +72,10 @@ def test_the_sample_cluster_has_what_the_demonstration_says():
 def test_the_scheduler_loop_places_pods_within_their_constraints(client):
     client.apply_objects(manifests("cluster"))
     written = client.apply_objects(manifests("waiting"))
-    after = Consistency(at_least_as_fresh=written.revision)
+    after = written.meta.revision
     zones = {
         each.node.metadata.name: each.node.metadata.labels[ZONE]
-        for each in client.list_objects(Kind.NODE, consistency=after)
+        for each in client.list_objects("NODE", consistency=after)
     }
     placed = schedule(client)
     assert len(placed) == 9
@@ -88,8 +88,8 @@ def test_the_scheduler_loop_places_pods_within_their_constraints(client):
 def test_two_scheduler_loops_at_once_keep_the_constraints_together(server, client):
     client.apply_objects(manifests("cluster"))
     client.apply_objects(manifests("waiting"))
-    newest = Consistency(fully_consistent=True)
-    nodes = client.list_objects(Kind.NODE, consistency=newest)
+    newest = {"fully_consistent": True}
+    nodes = client.list_objects("NODE", consistency=newest)
     zones = {each.node.metadata.name: each.node.metadata.labels[ZONE] for each in nodes}
     with (
         Client(server.address) as one,
@@ -104,7 +104,7 @@ def test_two_scheduler_loops_at_once_keep_the_constraints_together(server, clien
     assert max(per_zone.values()) - min(per_zone.values()) <= 1
     stored = {
         f"{each.pod.metadata.namespace}/{each.pod.metadata.name}": each.pod.spec.node_name
-        for each in client.list_objects(Kind.POD, consistency=newest)
+        for each in client.list_objects("POD", consistency=newest)
     }
     assert placed.items() <= stored.items()
 
@@ -112,6 +112,6 @@ def test_two_scheduler_loops_at_once_keep_the_constraints_together(server, clien
 def test_the_scheduler_loop_leaves_waiting_what_fits_nowhere(client, capsys):
     client.apply_objects(manifests("cluster"))
     client.apply_objects(manifests("pods/fits-nowhere.yaml"))
-    client.get_node_table(consistency=Consistency(fully_consistent=True))
+    client.get_node_table(consistency={"fully_consistent": True})
     assert schedule(client) == {}
     assert "data/ledger-5 waits: 0/60 nodes are available" in capsys.readouterr().out

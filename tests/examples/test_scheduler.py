@@ -20,7 +20,6 @@ from tests.apiserver.objects import Objects
 from tests.apiserver.server import ApiServer, Asked, Fault
 from tests.kubernetes.syncing import ZONE, kubeconfig, node, pod, synced
 from tests.waiting import until
-from topospread_client import Consistency
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,7 +163,7 @@ def test_reservation_of_a_pod_that_cannot_be_bound_is_released(
 
         def schedule(manifest: dict[str, Any]) -> bool:
             done = refused(manifest)
-            now = Consistency(fully_consistent=True)
+            now = {"fully_consistent": True}
             held.append(len(list(state.client.list_reservations(consistency=now))))
             return done
 

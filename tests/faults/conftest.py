@@ -49,9 +49,9 @@ def two(
 ) -> list[ServerProcess]:
     """Two servers on one durable Redis, which both follow a cluster of three zones."""
     servers = [serve(durable.url), serve(durable.url)]
-    revision = call(servers[0]).apply_objects(zones()).revision
+    revision = call(servers[0]).apply_objects(zones()).meta.revision
     for server in servers:
-        assert call(server).get_node_table().node_names == ("n-a", "n-b", "n-c"), revision
+        assert call(server).get_node_table().node_names == ["n-a", "n-b", "n-c"], revision
     return servers
 
 

@@ -18,7 +18,7 @@ from tests.store.backends import RedisBackend, SqliteBackend
 from topospread.codec.stored import stored
 from topospread.errors import StoreUnavailable
 from topospread.store.model import Put, StoreSettings
-from topospread_client import Consistency, RevisionUnavailable, object_from_manifest
+from topospread_client import RevisionUnavailable, object_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +75,7 @@ def test_behind_a_trimmed_log_a_pod_is_placed_all_the_same(backend, serve, call)
         ThreadPoolExecutor(1) as elsewhere,
     ):
         for attempt in range(3):
-            before = client.get_node_table().revision
+            before = client.get_node_table().meta.revision
             with suspended_between_writes(server.process.pid, store):
                 placing = elsewhere.submit(client.place_pod, another(attempt))
                 for number in range(KEPT * 4):
@@ -96,7 +96,7 @@ def test_after_writes_were_lost_a_pod_is_placed_all_the_same(start_redis, serve)
         for attempt in range(3):
             with master.client() as redis:
                 redis.save()
-            lost = client.apply_objects([pod(f"lost-{attempt}")]).revision
+            lost = client.apply_objects([pod(f"lost-{attempt}")]).meta.revision
             with suspended(server.process.pid):
                 placing = elsewhere.submit(client.place_pod, another(attempt))
                 master.kill()
@@ -105,5 +105,5 @@ def test_after_writes_were_lost_a_pod_is_placed_all_the_same(start_redis, serve)
             assert placing.result().node
 
             with pytest.raises(RevisionUnavailable):
-                client.get_node_table(consistency=Consistency(at_least_as_fresh=lost))
+                client.get_node_table(consistency=lost)
         assert stored_pods(client) == set()

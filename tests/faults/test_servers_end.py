@@ -23,7 +23,7 @@ from bench.campaigns.load import (
 from tests.redis_server import free_port
 from tests.servers import ServerProcess, shared_address
 from tests.waiting import until
-from topospread_client import Kind, TopospreadClientError
+from topospread_client import TopospreadClientError
 
 if TYPE_CHECKING:
     from topospread_client import Client
@@ -60,7 +60,9 @@ class Writer(threading.Thread):
         while True:
             self.count += 1
             try:
-                self.acknowledged.append(self.client.apply_objects(generation(self.count)).revision)
+                self.acknowledged.append(
+                    self.client.apply_objects(generation(self.count)).meta.revision
+                )
             except TopospreadClientError:
                 return
 
@@ -70,7 +72,7 @@ def test_an_apply_that_its_server_did_not_survive_is_whole_or_not_at_all(
     durable, serve, call, kills
 ):
     witness = call(serve(durable.url))
-    start = witness.apply_objects(zones()).revision
+    start = witness.apply_objects(zones()).meta.revision
     acknowledged: list[str] = []
     count = 0
     for _ in range(kills):
@@ -88,10 +90,10 @@ def test_an_apply_that_its_server_did_not_survive_is_whole_or_not_at_all(
         [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "last"}}]
     )
     for changes in witness.watch_objects(revision=start, timeout=60):
-        seen.append(changes.revision)
-        if changes.revision == last.revision:
+        seen.append(changes.meta.revision)
+        if changes.meta.revision == last.meta.revision:
             break
-        events = [event for event in changes.events if event.object is not None]
+        events = [event for event in changes.events if event.HasField("object")]
         if not events:
             continue  # a bookmark
         # Watched from the beginning, every transaction is one whole generation.
@@ -99,7 +101,7 @@ def test_an_apply_that_its_server_did_not_survive_is_whole_or_not_at_all(
         zones_of = {event.object.node.metadata.labels[ZONE] for event in events}
         assert len(zones_of) == 1
     assert set(acknowledged) <= set(seen)
-    nodes = [item.node for item in witness.list_objects(Kind.NODE)]
+    nodes = [item.node for item in witness.list_objects("NODE")]
     generations = Counter(node.metadata.labels.get(ZONE, "") for node in nodes)
     assert [number for zone, number in generations.items() if zone.startswith("gen")] == [BATCH]
     assert len(witness.get_node_table(consistency=NEWEST).node_names) == BATCH + 4

@@ -11,8 +11,6 @@ from bench.campaigns.load import NEWEST, Load, counted_pods, pod, stored_pods, z
 from tests.redis_topologies import promote, replica_of
 from tests.waiting import until
 from topospread_client import (
-    Consistency,
-    Kind,
     NotFound,
     RevisionUnavailable,
     StoreIdentityChanged,
@@ -41,9 +39,9 @@ def test_restarted_empty_it_is_not_taken_for_an_empty_cluster(start_redis, serve
         # Decisions go on from what was known, until the new store is accepted.
         assert [answer.node_count for answer in map(nodes_of, clients)] == [3, 3]
         clients[0].accept_store("default", clients[0].get_cluster().cluster.store_identity)
-        revision = clients[1].apply_objects(zones()).revision
+        revision = clients[1].apply_objects(zones()).meta.revision
         for client in clients:
-            client.get_node_table(consistency=Consistency(at_least_as_fresh=revision))
+            client.get_node_table(consistency=revision)
             assert (counted_pods(client), changed(client)) == (0, False)
     assert {type(error).__name__ for error in load.unread} <= {"NotFound"}
 
@@ -63,7 +61,7 @@ def test_writer_does_not_fill_an_emptied_store(start_redis, serve, call):
         client.apply_objects([pod("web-1")])
 
     # Full lists of each kind make any history the truth.
-    client.replace_objects(Kind.NODE, zones())
+    client.replace_objects("NODE", zones())
     with pytest.raises(StoreIdentityChanged):
         client.apply_objects([pod("web-1")])
     client.accept_store("default", client.get_cluster().cluster.store_identity)
@@ -75,7 +73,7 @@ def test_keys_that_are_gone_from_redis_are_not_taken_for_an_empty_list(start_red
     server = start_redis()
     follows = call(serve(server.url))
     follows.apply_objects([*zones(), pod("web-0")])
-    assert follows.get_node_table().node_names == ("n-a", "n-b", "n-c")
+    assert follows.get_node_table().node_names == ["n-a", "n-b", "n-c"]
     with server.client() as redis:
         redis.delete("ts:{default}:node")
 
@@ -85,12 +83,12 @@ def test_keys_that_are_gone_from_redis_are_not_taken_for_an_empty_list(start_red
     for client in (starts, follows):
         with pytest.raises(Unavailable, match="are gone from Redis"):
             client.apply_objects([pod("web-1")])
-    assert follows.get_node_table().node_names == ("n-a", "n-b", "n-c")
+    assert follows.get_node_table().node_names == ["n-a", "n-b", "n-c"]
 
     follows.delete_cluster("default")
     follows.apply_objects(zones())
     until(partial(followed, starts, 0), "it is loaded again")
-    assert starts.get_node_table().node_names == ("n-a", "n-b", "n-c")
+    assert starts.get_node_table().node_names == ["n-a", "n-b", "n-c"]
 
 
 def changed(client) -> bool:
@@ -114,7 +112,7 @@ def test_a_promoted_replica_that_lacks_the_last_writes(start_redis, serve, call,
     with master.client() as client:
         assert client.wait(1, 60_000) == 1
     promote(replica)
-    lost = [clients[0].apply_objects([pod(f"lost-{n}")]).revision for n in range(5)]
+    lost = [clients[0].apply_objects([pod(f"lost-{n}")]).meta.revision for n in range(5)]
     assert [counted_pods(client) for client in clients] == [15, 15]
     if instead:
         elsewhere = call(serve(replica.url))
@@ -134,9 +132,9 @@ def test_a_promoted_replica_that_lacks_the_last_writes(start_redis, serve, call,
             assert stored_pods(client) == expected
             for revision in lost:
                 with pytest.raises(RevisionUnavailable):
-                    client.get_node_table(consistency=Consistency(at_least_as_fresh=revision))
-        late = clients[1].apply_objects([pod("late")]).revision
-        clients[0].get_node_table(consistency=Consistency(at_least_as_fresh=late))
+                    client.get_node_table(consistency=revision)
+        late = clients[1].apply_objects([pod("late")]).meta.revision
+        clients[0].get_node_table(consistency=late)
         assert [counted_pods(client) for client in clients] == [len(expected) + 1] * 2
     assert load.unread == []
 
@@ -155,13 +153,13 @@ def test_waiter_for_a_lost_write_gets_an_error_at_once(start_redis, serve, call)
     client.apply_objects(zones())
     with master.client() as redis:
         redis.save()
-    lost = client.apply_objects([pod("lost")]).revision
+    lost = client.apply_objects([pod("lost")]).meta.revision
     master.kill()
     master.start()
 
     # While it is not known yet that the write is lost it is answered, and while the state is made
     # anew it is to be tried again.
-    until(partial(refused, client, Consistency(at_least_as_fresh=lost)), "it gets an error")
+    until(partial(refused, client, lost), "it gets an error")
 
 
 def refused(client, consistency) -> bool:

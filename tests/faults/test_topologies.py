@@ -35,7 +35,7 @@ def test_a_cluster_of_three_masters_loses_one_and_has_it_back(start_redis, serve
         with client(0, name) as at:
             at.apply_objects([*zones(), pod("web-0")])
         with client(1, name) as at:
-            assert at.get_node_table().node_names == ("n-a", "n-b", "n-c")
+            assert at.get_node_table().node_names == ["n-a", "n-b", "n-c"]
     homes = {name: next(node for node in nodes if is_node(node, name)) for name in names}
     assert len(set(map(id, homes.values()))) == 3
     victim = homes[names[0]]

@@ -9,7 +9,7 @@ import yaml
 
 from tests.apiserver.objects import Objects
 from tests.servers import served
-from topospread_client import Client, Kind
+from topospread_client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,17 +98,14 @@ class State:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    def names(self, kind: Kind) -> set[str]:
-        return {self._content(one, kind).metadata.name for one in self.client.list_objects(kind)}
+    def names(self, kind: str) -> set[str]:
+        found = self.client.list_objects(kind)
+        return {getattr(one, kind.lower()).metadata.name for one in found}
 
     def pods(self) -> dict[str, str]:
         """The node of each pod."""
-        found = [self._content(one, Kind.POD) for one in self.client.list_objects(Kind.POD)]
+        found = [one.pod for one in self.client.list_objects("POD")]
         return {pod.metadata.name: pod.spec.node_name for pod in found}
-
-    @staticmethod
-    def _content(message: Any, kind: Kind) -> Any:
-        return getattr(message, kind.field)
 
 
 @contextmanager

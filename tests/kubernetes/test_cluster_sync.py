@@ -16,7 +16,8 @@ from tests.apiserver.server import ApiServer, Asked, Fault
 from tests.kubernetes.syncing import ZONE, node, pod, small_cluster, synced
 from tests.waiting import until
 from topospread.kubernetes.objects import RESOURCES
-from topospread_client import Client, Consistency, Kind, NotFound, ResourceVersion
+from topospread_client import Client, NotFound, enum_name
+from topospread_proto.v1 import common_pb2 as common
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,12 +59,12 @@ def metric(server: Any, name: str, **labels: str) -> float:
 
 
 def test_every_kind_is_listed_and_decisions_rest_on_it(state: State) -> None:
-    assert state.names(Kind.NODE) == {"a1", "a2", "b1"}
+    assert state.names("NODE") == {"a1", "a2", "b1"}
     assert state.pods() == {"web-0": "a1", "web-1": "b1"}
-    assert state.names(Kind.SERVICE) == {"web"}
-    assert state.names(Kind.REPLICATION_CONTROLLER) == {"old"}
-    assert state.names(Kind.REPLICA_SET) == {"web"}
-    assert state.names(Kind.STATEFUL_SET) == {"db"}
+    assert state.names("SERVICE") == {"web"}
+    assert state.names("REPLICATION_CONTROLLER") == {"old"}
+    assert state.names("REPLICA_SET") == {"web"}
+    assert state.names("STATEFUL_SET") == {"db"}
     constraint = {
         "maxSkew": 1,
         "topologyKey": ZONE,
@@ -71,20 +72,20 @@ def test_every_kind_is_listed_and_decisions_rest_on_it(state: State) -> None:
         "labelSelector": {"matchLabels": {"app": "web"}},
     }
     asked = pod("web-2", topologySpreadConstraints=[constraint])
-    newest = Consistency(fully_consistent=True)
+    newest = {"fully_consistent": True}
     assert state.client.evaluate_pod(asked, consistency=newest).feasible_node_count == 3
 
 
 def test_changes_are_followed(state: State, objects: Objects) -> None:
     objects.put(node("b2", "b"), pod("web-2", "b2"))
     until(lambda: state.pods().get("web-2") == "b2", "a new pod")
-    until(lambda: "b2" in state.names(Kind.NODE), "a new node")
+    until(lambda: "b2" in state.names("NODE"), "a new node")
     objects.change("Pod", "default", "web-2", lambda made: made["spec"].update(nodeName="a2"))
     until(lambda: state.pods()["web-2"] == "a2", "a changed pod")
     objects.remove("Pod", "web-2", "default")
     objects.remove("ReplicaSet", "web", "default")
     until(lambda: "web-2" not in state.pods(), "a deleted pod")
-    until(lambda: not state.names(Kind.REPLICA_SET), "a deleted owner")
+    until(lambda: not state.names("REPLICA_SET"), "a deleted owner")
 
 
 def test_a_pod_that_ends_is_gone(state: State, objects: Objects) -> None:
@@ -97,7 +98,7 @@ def test_lists_come_in_pages(tmp_path: Path) -> None:
     objects.put(*(node(f"n{number}") for number in range(25)))
     with ApiServer(objects, page=10) as api, synced(tmp_path, api) as (state, server):
         until(lambda: server.ready()[0], "all pages")
-        assert len(state.names(Kind.NODE)) == 25
+        assert len(state.names("NODE")) == 25
         assert api.lists("nodes") == 3
 
 
@@ -110,7 +111,7 @@ def test_a_page_asked_for_too_late_begins_the_list_anew(tmp_path: Path) -> None:
         )
         with synced(tmp_path, api) as (state, server):
             until(lambda: server.ready()[0], "all pages")
-            assert len(state.names(Kind.NODE)) == 25
+            assert len(state.names("NODE")) == 25
             assert api.lists("nodes") == 2 + 3
 
 
@@ -139,7 +140,7 @@ def test_an_incomplete_list_removes_nothing(tmp_path: Path) -> None:
     objects.put(*(node(f"n{number}") for number in range(25)))
     with ApiServer(objects, page=10) as api, synced(tmp_path, api) as (state, server):
         until(lambda: server.ready()[0], "the first list")
-        before = state.client.get_object(Kind.NODE, "n0").meta.revision
+        before = state.client.get_object("NODE", "n0").meta.revision
         marks: list[str] = []
 
         def mark() -> str:
@@ -151,7 +152,7 @@ def test_an_incomplete_list_removes_nothing(tmp_path: Path) -> None:
         for page, what in [(1, what) for what in NO_LISTS] + [(2, what) for what in later]:
             # What comes by a watch ends the pauses that the faults before have made longer.
             seen = mark()
-            until(partial(lambda name: name in state.names(Kind.NODE), seen), "a watch")
+            until(partial(lambda name: name in state.names("NODE"), seen), "a watch")
             lists = api.lists("nodes")
             api.faults.append(Fault(of_list("nodes", page), **NO_LISTS[what]))
             with objects.changed:
@@ -159,17 +160,15 @@ def test_an_incomplete_list_removes_nothing(tmp_path: Path) -> None:
                 seen = mark()
                 objects.forget()
                 api.hang_up()
-            until(
-                partial(lambda name: name in state.names(Kind.NODE), seen), f"a list after {what}"
-            )
+            until(partial(lambda name: name in state.names("NODE"), seen), f"a list after {what}")
             assert not api.faults, what
             assert api.lists("nodes") > lists + 3, what
         reported: list[tuple[str, bool]] = []
-        for changes in state.client.watch_objects(revision=before, kinds=[Kind.NODE]):
+        for changes in state.client.watch_objects(revision=before, kinds=["NODE"]):
             reported += [
-                (change.ref.name, change.object is not None)
+                (change.ref.name, change.HasField("object"))
                 for change in changes.events
-                if change.ref
+                if change.HasField("ref")
             ]
             if (marks[-1], True) in reported:
                 break
@@ -266,7 +265,7 @@ def test_bookmarks_move_the_place_on(tmp_path: Path, objects: Objects) -> None:
         api.hang_up()
         until(lambda: api.watches("services") > before, "the next watch")
         objects.put({"kind": "Service", "metadata": {"name": "new"}})
-        until(lambda: "new" in state.names(Kind.SERVICE), "a change after it")
+        until(lambda: "new" in state.names("SERVICE"), "a change after it")
         assert api.lists("services") == 1
 
 
@@ -283,19 +282,21 @@ def test_heartbeats_are_not_written(tmp_path: Path, api: ApiServer, objects: Obj
         skipped = {"kind": "Node", "result": "skipped"}
         until(lambda: metric(server, "topospread_sync_changes_total", **skipped) == 3, "beats")
         objects.change("Node", "", "a1", lambda made: made.update(spec={"unschedulable": True}))
-        changes = state.client.watch_objects(revision=before, kinds=[Kind.NODE])
+        changes = state.client.watch_objects(revision=before, kinds=["NODE"])
         reported = next(
-            each for change in changes for each in change.events if each.object is not None
+            each for change in changes for each in change.events if each.HasField("object")
         )
-        assert reported.object is not None
         assert reported.object.node.spec.unschedulable, "the first change that matters"
         changes.close()
 
 
-def read_up_to(state: State) -> dict[Kind, int]:
+KINDS = ("NODE", "POD", "SERVICE", "REPLICATION_CONTROLLER", "REPLICA_SET", "STATEFUL_SET")
+
+
+def read_up_to(state: State) -> dict[str, int]:
     """How far the sync reports that it has read."""
     observed = state.client.get_cluster().cluster.observed
-    return {each.kind: int(each.resource_version) for each in observed}
+    return {enum_name(each, "kind"): int(each.resource_version) for each in observed}
 
 
 def test_a_binder_need_not_know_how_the_state_is_synced(state: State, objects: Objects) -> None:
@@ -312,9 +313,9 @@ def test_a_binder_need_not_know_how_the_state_is_synced(state: State, objects: O
         zone, on = ("a", "a2") if number % 2 else ("b", "b1")
         objects.put(pod(f"bound-{number}", on))
         expected[zone] += 1
-        seen = ResourceVersion(Kind.POD, str(objects.version))
+        seen = common.ResourceVersion(kind=common.KIND_POD, resource_version=str(objects.version))
         counted = state.client.pre_filter(
-            asked, with_counts=True, consistency=Consistency(not_older_than=[seen])
+            asked, with_counts=True, consistency={"not_older_than": {"versions": [seen]}}
         )
         (constraint_state,) = counted.constraints
         assert {each.value: each.pod_count for each in constraint_state.domain_counts} == expected
@@ -322,7 +323,7 @@ def test_a_binder_need_not_know_how_the_state_is_synced(state: State, objects: O
 
 
 def test_a_list_says_how_far_it_has_read(state: State, objects: Objects) -> None:
-    assert set(read_up_to(state)) == {kind for kind in Kind if kind is not Kind.RESERVATION}
+    assert set(read_up_to(state)) == set(KINDS)
     assert max(read_up_to(state).values()) <= objects.version
 
 
@@ -333,8 +334,8 @@ def test_heartbeats_that_are_not_written_are_read(state: State, objects: Objects
         made["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
 
     objects.change("Node", "", "a1", beat)
-    seen = ResourceVersion(Kind.NODE, str(objects.version))
-    newest = Consistency(not_older_than=[seen])
+    seen = common.ResourceVersion(kind=common.KIND_NODE, resource_version=str(objects.version))
+    newest = {"not_older_than": {"versions": [seen]}}
     assert state.client.get_node_table(consistency=newest).meta.observed
 
 
@@ -343,8 +344,10 @@ def test_bookmarks_are_read(tmp_path: Path, objects: Objects) -> None:
     with ApiServer(objects, bookmark_seconds=0.1) as api, synced(tmp_path, api) as (state, server):
         until(lambda: server.ready()[0], "all kinds listed")
         objects.put(pod("web-2", "a1"), pod("web-3", "a1"))
-        seen = ResourceVersion(Kind.SERVICE, str(objects.version))
-        newest = Consistency(not_older_than=[seen])
+        seen = common.ResourceVersion(
+            kind=common.KIND_SERVICE, resource_version=str(objects.version)
+        )
+        newest = {"not_older_than": {"versions": [seen]}}
         assert state.client.get_node_table(consistency=newest).meta.observed
 
 
@@ -398,11 +401,11 @@ def test_a_cluster_restored_from_a_backup_is_taken_as_it_is(
         api.hang_up()
         api.faults += [Fault(of(plural), status=410) for plural in ("pods", "services")]
         until(lambda: state.pods() == {"web-0": "a1", "web-1": "a2"}, "the backup's pods")
-        until(lambda: not state.names(Kind.SERVICE), "the backup's services")
+        until(lambda: not state.names("SERVICE"), "the backup's services")
 
         def read_no_further() -> bool:
             read = read_up_to(state)
-            return max(read[Kind.POD], read[Kind.SERVICE]) <= objects.version
+            return max(read["POD"], read["SERVICE"]) <= objects.version
 
         # Else who waits for what comes after the backup would not wait at all. The versions follow
         # the objects, in a change of their own.
@@ -419,7 +422,7 @@ def test_a_cluster_that_was_dropped_is_filled_again(
 
         def whole() -> bool:
             try:
-                return len(state.pods()) == 3 and len(state.names(Kind.NODE)) == 3
+                return len(state.pods()) == 3 and len(state.names("NODE")) == 3
             except NotFound:
                 return False
 

@@ -15,7 +15,7 @@ from tests.cli.processes import TOPOSPREAD, environment, run
 from tests.kubernetes.syncing import State, kubeconfig, node, pod, small_cluster
 from tests.servers import http_get, served
 from tests.waiting import until
-from topospread_client import Client, Kind
+from topospread_client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ def test_sync_syncs_a_server_until_a_signal(tmp_path: Path) -> None:
         state = State(client)
         until(lambda: ready(http), "everything listed")
         assert state.pods() == {"web-0": "a1", "web-1": "b1"}
-        assert state.names(Kind.NODE) == {"a1", "a2", "b1"}
+        assert state.names("NODE") == {"a1", "a2", "b1"}
         objects.put(pod("web-2", "a2"), node("b2", "b"))
         objects.remove("Pod", "web-0", "default")
         until(lambda: set(state.pods()) == {"web-1", "web-2"}, "the changes")
@@ -71,7 +71,7 @@ def test_once_lists_and_ends(tmp_path: Path) -> None:
             "--exclude-namespace", "default",
         )  # fmt: skip
         assert said.returncode == 0, said.stderr
-        assert State(client).names(Kind.NODE) == {"a1", "a2", "b1"}
+        assert State(client).names("NODE") == {"a1", "a2", "b1"}
         assert State(client).pods() == {}
 
 

@@ -47,12 +47,16 @@ def run(*command: object, cwd: Path) -> None:
 
 @pytest.fixture(scope="session")
 def go_programs(tmp_path_factory) -> Path:
-    """Where the programs in Go are: `convert`, and the example's `caller`."""
+    """Where the programs in Go are: `convert`, the example's `caller`, and `ask`."""
     messages = installed(TOOLS / "bin" / "protoc-gen-go")
     services = installed(TOOLS / "bin" / "protoc-gen-go-grpc")
     module = tmp_path_factory.mktemp("go") / "module"
     shutil.copytree(HERE / "go", module)
     shutil.copytree(ROOT / "examples" / "go", module / "caller")
+    # Both are compiled with the service config, and `ask` has the example's channel.
+    shutil.copy(ROOT / "docs" / "service-config.json", module / "caller")
+    for each in ("channel.go", "service-config.json"):
+        shutil.copy(module / "caller" / each, module / "ask")
     generate(
         f"--plugin={messages}",
         f"--plugin={services}",
@@ -62,7 +66,8 @@ def go_programs(tmp_path_factory) -> Path:
         f"--go-grpc_opt={GO_MODULE}",
     )
     programs = module / "bin"
-    run(ROOT / "tools" / "go", "build", "-o", f"{programs}/", "./convert", "./caller", cwd=module)
+    packages = ("./convert", "./caller", "./ask")
+    run(ROOT / "tools" / "go", "build", "-o", f"{programs}/", *packages, cwd=module)
     return programs
 
 

@@ -27,7 +27,7 @@ NEWEST = ROOT / ".venv" / "bin" / "python"
 CALLER = """
 import importlib, json, pkgutil, sys
 import google.protobuf, topospread_proto.v1
-from topospread_client import Client
+from topospread_client import Client, best
 
 for module in pkgutil.iter_modules(topospread_proto.v1.__path__):
     importlib.import_module(f"topospread_proto.v1.{module.name}")
@@ -39,7 +39,7 @@ pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"
        "spec": {"topologySpreadConstraints": [rule]}}
 with Client(sys.argv[1], cluster=sys.argv[2]) as client:
     written = client.apply_objects([node])
-    print(json.dumps([google.protobuf.__version__, client.evaluate_pod(pod).best]))
+    print(json.dumps([google.protobuf.__version__, best(client.evaluate_pod(pod))]))
 """
 
 

@@ -21,7 +21,7 @@ def library():
 
 @pytest.mark.parametrize(
     "options",
-    [server._channel_options(OF_SERVER), OF_CLIENT._options()],
+    [server._channel_options(OF_SERVER), OF_CLIENT.channel_options()],
     ids=["server", "client"],
 )
 def test_grpc_knows_all_options(library, options):

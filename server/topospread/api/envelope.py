@@ -28,7 +28,7 @@ from topospread.service.decisions.request import (
     DecisionRequest,
     SettingsOverride,
 )
-from topospread.service.explaining.explain import check_limit
+from topospread.service.explaining.context import check_limit
 from topospread.service.state.pages import PageRequest
 from topospread.store.checks import check_cluster
 
@@ -61,18 +61,13 @@ class Envelope(NamedTuple):
     validate: bool
 
 
-class _Shared(NamedTuple):
-    """Which of the shared fields the requests of a type have."""
-
-    settings: bool
-    consistency: bool
-    validation: bool
+_SHARED: Final = frozenset({"settings", "consistency", "validation"})
 
 
 @cache
-def _shared(kind: Descriptor) -> _Shared:
-    names = kind.fields_by_name
-    return _Shared(*[name in names for name in _Shared._fields])
+def _shared(kind: Descriptor) -> tuple[str, ...]:
+    """Which of the shared fields the requests of a type have, in their order."""
+    return tuple([field.name for field in kind.fields if field.name in _SHARED])
 
 
 def read_cluster(request: Any, wrong: Problems) -> str:
@@ -92,14 +87,17 @@ def read_envelope(request: Any, wrong: Problems = FIRST) -> Envelope:
     Raises:
         InvalidRequest: the first violation, where nothing collects them.
     """
-    has = _shared(request.DESCRIPTOR)
     settings, consistency, validate = NO_OVERRIDE, DEFAULT_CONSISTENCY, False
-    if has.settings and request.HasField("settings"):
-        settings = wrong.read(settings_of, request.settings)
-    if has.consistency and request.HasField("consistency"):
-        consistency = wrong.read(consistency_of, request.consistency)
-    if has.validation and request.validation:
-        validate = wrong.read(strict, request.validation)
+    for name in _shared(request.DESCRIPTOR):
+        if name == "validation":
+            if request.validation:
+                validate = wrong.read(strict, request.validation)
+        elif not request.HasField(name):
+            continue
+        elif name == "settings":
+            settings = wrong.read(settings_of, request.settings)
+        else:
+            consistency = wrong.read(consistency_of, request.consistency)
     return Envelope(request.cluster or DEFAULT_CLUSTER, settings, consistency, validate)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from topospread.api.decode import check_required, settings_of, token_of
-from topospread.api.request_fields import check_all, page_request, required_consistency
+from topospread.api.decode import check_required, token_of
+from topospread.api.envelope import read_cluster, read_envelope, read_page
 from topospread.calls.call import Call, Method, ServerStreaming, Unary
 from topospread.checkpoints import Computation
 from topospread.codec.pods import selector_of
@@ -22,16 +21,14 @@ from topospread.errors import (
 )
 from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
 from topospread.kube.selectors import EVERYTHING
-from topospread.kube.violations import NOT_SUPPORTED
+from topospread.kube.violations import NOT_SUPPORTED, Problems
 from topospread.replica.view import DEFAULT_CONSISTENCY
-from topospread.service.decisions.request import DEFAULT_CLUSTER
-from topospread.service.explaining.explain import check_limit
+from topospread.service.explaining.context import check_limit
 from topospread.service.inspecting.cluster_inspector import totals
 from topospread.service.inspecting.describing import DescriptionLimits, describe
 from topospread.service.inspecting.messages import status_message, total_messages
 from topospread.service.inspecting.statuses import STATES, ConstraintFilter, Owner
 from topospread.service.messages import meta_of
-from topospread.store.checks import check_cluster
 from topospread_proto.v1 import inspector_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -77,19 +74,18 @@ class InspectorServicer:
 
     def list(self, request: pb.ListConstraintsRequest, call: Call) -> pb.ListConstraintsResponse:
         """InspectorService.ListConstraints."""
-        page = page_request(request)
-        check_all(
-            partial(check_cluster, request.cluster or DEFAULT_CLUSTER),
-            partial(_filter, request.filter),
-            partial(_order, request.order),
-            lambda: page.most,
-            partial(page.words, 2),
-            partial(required_consistency, request),
-            partial(settings_of, request.settings),
-            partial(check_limit, request.domain_limit),
+        wrong = Problems()
+        cluster = read_cluster(request, wrong)
+        asked = wrong.read(_filter, request.filter)
+        wrong.read(_order, request.order)
+        page = read_page(request, wrong)
+        wrong.read(page.words, 2)
+        shared = read_envelope(request, wrong)
+        wrong.read(check_limit, request.domain_limit)
+        wrong.raise_all()
+        inspection = self._inspector.inspect(
+            cluster, shared.consistency, call.deadline, shared.settings
         )
-        asked = _filter(request.filter)
-        inspection = self._inspect(request, call)
         matching = inspection.matching(asked, request.order)
         found = [each for each in matching if asked.has_state(each)]
         shown, more = _page(found, page)
@@ -97,7 +93,7 @@ class InspectorServicer:
         if call.span.recording:
             call.span.set_many(
                 {
-                    "topospread.cluster": request.cluster or DEFAULT_CLUSTER,
+                    "topospread.cluster": cluster,
                     "topospread.revision": inspection.view.token,
                     "topospread.constraints": len(found),
                 }
@@ -111,16 +107,17 @@ class InspectorServicer:
 
     def get(self, request: pb.GetConstraintRequest, call: Call) -> pb.GetConstraintResponse:
         """InspectorService.GetConstraint."""
-        check_all(
-            partial(check_cluster, request.cluster or DEFAULT_CLUSTER),
-            partial(check_required, request.constraint_id, "constraintId"),
-            partial(required_consistency, request),
-            partial(settings_of, request.settings),
-            partial(check_limit, request.domain_limit),
-            partial(check_limit, request.node_limit, "nodeLimit"),
-            partial(check_limit, request.pod_limit, "podLimit"),
+        wrong = Problems()
+        cluster = read_cluster(request, wrong)
+        wrong.read(check_required, request.constraint_id, "constraintId")
+        shared = read_envelope(request, wrong)
+        wrong.read(check_limit, request.domain_limit)
+        wrong.read(check_limit, request.node_limit, "nodeLimit")
+        wrong.read(check_limit, request.pod_limit, "podLimit")
+        wrong.raise_all()
+        inspection = self._inspector.inspect(
+            cluster, shared.consistency, call.deadline, shared.settings
         )
-        inspection = self._inspect(request, call)
         limits = DescriptionLimits(
             request.domain_limit or DESCRIBED,
             request.node_limit or DESCRIBED,
@@ -134,17 +131,16 @@ class InspectorServicer:
         self, request: pb.WatchConstraintsRequest, call: Call
     ) -> Iterator[pb.WatchConstraintsResponse]:
         """InspectorService.WatchConstraints."""
-        check_all(
-            partial(check_cluster, request.cluster or DEFAULT_CLUSTER),
-            partial(_filter, request.filter),
-            partial(_revision, request.revision),
-            partial(settings_of, request.settings),
-            partial(check_limit, request.domain_limit),
-        )
-        changes = _WatchedConstraints(_filter(request.filter), request.revision)
+        wrong = Problems()
+        cluster = read_cluster(request, wrong)
+        asked = wrong.read(_filter, request.filter)
+        wrong.read(_revision, request.revision)
+        shared = read_envelope(request, wrong)
+        wrong.read(check_limit, request.domain_limit)
+        wrong.raise_all()
+        changes = _WatchedConstraints(asked, request.revision)
         limit = request.domain_limit or LISTED_DOMAINS
-        cluster = request.cluster or DEFAULT_CLUSTER
-        with self._inspector.reader(cluster, settings_of(request.settings)) as reader:
+        with self._inspector.reader(cluster, shared.settings) as reader:
             inspection = self._look(reader, call)
             call.send_headers()
             while call.active():
@@ -159,16 +155,6 @@ class InspectorServicer:
         deadline = min(call.deadline, time.monotonic() + LOOK_SECONDS)
         with Computation(deadline, call.active, turn=self._inspector.turn, share=True):
             return reader.inspect(DEFAULT_CONSISTENCY, deadline)
-
-    def _inspect(
-        self, request: pb.ListConstraintsRequest | pb.GetConstraintRequest, call: Call
-    ) -> Inspection:
-        return self._inspector.inspect(
-            request.cluster or DEFAULT_CLUSTER,
-            required_consistency(request),
-            call.deadline,
-            settings_of(request.settings),
-        )
 
 
 class _ConstraintChanges(NamedTuple):

@@ -154,7 +154,7 @@ class PlacementServicer:
             pod_of(request),
             reservation_ttl_of(request),
             request_id=request_id,
-            is_repeat=request.is_repeat,
+            is_repeat=request.is_repeat or bool(request_id and _tried_before(call)),
         )
 
     @contextmanager
@@ -256,3 +256,8 @@ def _reserved_pod(request: pb.ReleaseReservationRequest) -> PodRef:
     if wrong:
         raise InvalidRequest.of([each.below("pod") for each in wrong])
     return pod
+
+
+def _tried_before(call: Call) -> bool:
+    """Whether gRPC itself repeats the call, by its caller's service config."""
+    return any(key == "grpc-previous-rpc-attempts" for key, _ in call.context.metadata())

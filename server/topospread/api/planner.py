@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from topospread.api.decode import consistency_of, fit_of, settings_of, strict
 from topospread.calls.call import Call, Method, Unary
 from topospread.kube.violations import Problems
+from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
 from topospread.service.simulation.simulate import simulate
 from topospread_proto.v1 import planner_service_pb2 as pb
@@ -80,7 +81,8 @@ class PlannerServicer:
         """PlannerService.PlanRebalance."""
         wrong = Problems()
         decision = _decision(request, call, wrong)
-        decision = decision._replace(settings=wrong.read(settings_of, request.settings))
+        with wrong.under():
+            decision = decision._replace(settings=settings_of(request.settings))
         response = self._planner.plan(request, decision, wrong)
         if call.span.recording:
             call.span.set_many(
@@ -99,8 +101,11 @@ def _decision(
     wrong: Problems,
 ) -> DecisionRequest:
     """The cluster, the freshness and the deadline of a request."""
+    consistency = DEFAULT_CONSISTENCY
+    with wrong.under():
+        consistency = consistency_of(request.consistency)
     return DecisionRequest(
         deadline=call.deadline,
         cluster=request.cluster or DEFAULT_CLUSTER,
-        consistency=wrong.read(consistency_of, request.consistency),
+        consistency=consistency,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,6 +55,8 @@ _VIOLATIONS: Final = {
 }
 """The API server's error types, and their causes in upper snake case."""
 
+PUSHBACK: Final = "grpc-retry-pushback-ms"
+
 
 def code_number(error: Exception | None) -> int:
     """The number of an error's status code; 0 without one."""
@@ -81,11 +84,24 @@ def status_of(error: Exception, traceparent: str = "") -> status_pb2.Status:
     return status
 
 
-def trailers(status: status_pb2.Status, traceparent: str) -> tuple[tuple[str, str | bytes], ...]:
-    """The metadata that goes out with a status."""
+def trailers(
+    status: status_pb2.Status, traceparent: str, error: Exception
+) -> tuple[tuple[str, str | bytes], ...]:
+    """The metadata that goes out with a status.
+
+    What RetryInfo says to programs, `grpc-retry-pushback-ms` says to gRPC's own retries: when to
+    try again; and by a negative number that it never helps.
+    """
+    after: float | None = getattr(error, "retry_after", None)
+    pushback: tuple[tuple[str, str | bytes], ...] = ()
+    if after is not None:
+        pushback = ((PUSHBACK, str(math.ceil(after * 1000))),)
+    elif code_of(error) == "RESOURCE_EXHAUSTED":
+        pushback = ((PUSHBACK, "-1"),)
     return (
         ("traceparent", traceparent),
         ("grpc-status-details-bin", status.SerializeToString()),
+        *pushback,
     )
 
 

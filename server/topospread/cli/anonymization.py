@@ -13,6 +13,7 @@ import hmac
 import re
 import secrets
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from google.protobuf.message import Message
@@ -87,11 +88,10 @@ class Anonymizer:
 
     def text(self, text: str) -> str:
         """Return a letter and hexadecimal digits in place of a name or value."""
-        found = self._replacements.get(text)
-        if found is None:
+        if text not in self._replacements:
             digest = hmac.digest(self._hash_key, text.encode(), hashlib.sha256)
-            found = self._replacements[text] = f"x{digest.hex()[:16]}"
-        return found
+            self._replacements[text] = f"x{digest.hex()[:16]}"
+        return self._replacements[text]
 
     def key(self, key: str) -> str:
         """Return what replaces the key of a label or taint; one that many share stays."""
@@ -101,22 +101,22 @@ class Anonymizer:
         return f"{_ROLE}{self.text(key)}" if own_role else key
 
     def _value(self, key: str, value: str) -> str:
-        """Return what replaces a value of a label or taint."""
         number = key in self._compared and _NUMBER.fullmatch(value)
         return value if number or key in _PLAIN_VALUES else self.text(value)
 
     def _replace(self, message: Any) -> None:
         """Replace the texts of a message, but not of the messages in it."""
         key = getattr(message, "key", "")
+        kept = KEPT.get(message.DESCRIPTOR.name, ())
         for field, value in message.ListFields():
-            kept = field.name in KEPT.get(message.DESCRIPTOR.name, ())
             if _is_map(field):
                 self._replace_entries(value)
             elif field.type == field.TYPE_BYTES:
-                _change(message, field, lambda _: b"")  # messages of which only the number counts
-            elif field.type == field.TYPE_STRING and not kept:
-                replaced = self.key if field.name in _KEYS else lambda of: self._value(key, of)
-                _change(message, field, replaced)
+                # Of these messages only the number counts.
+                _change(message, field, value, lambda _: b"")
+            elif field.type == field.TYPE_STRING and field.name not in kept:
+                replaced = self.key if field.name in _KEYS else partial(self._value, key)
+                _change(message, field, value, replaced)
 
     def _replace_entries(self, entries: Any) -> None:
         for key, value in deepcopy(dict(entries)).items():
@@ -128,12 +128,11 @@ class Anonymizer:
                 entries[self.key(key)] = value if key == _DELETION_COST else self._value(key, value)
 
 
-def _change(message: Any, field: FieldDescriptor, change: Any) -> None:
-    value = getattr(message, field.name)
-    if isinstance(value, str | bytes):
-        setattr(message, field.name, change(value))
-    else:
+def _change(message: Any, field: FieldDescriptor, value: Any, change: Any) -> None:
+    if field.is_repeated:
         value[:] = map(change, value)
+    else:
+        setattr(message, field.name, change(value))
 
 
 def _is_map(field: FieldDescriptor) -> bool:
@@ -144,9 +143,9 @@ def _parts(message: Any) -> Iterator[Any]:
     """Yield a message and all that are in it."""
     yield message
     for field, value in message.ListFields():
-        if isinstance(value, Message):
-            yield from _parts(value)
-        elif field.message_type is not None:
-            for each in value.values() if _is_map(field) else value:
+        if field.message_type is not None:
+            for each in (
+                value.values() if _is_map(field) else value if field.is_repeated else [value]
+            ):
                 if isinstance(each, Message):
                     yield from _parts(each)

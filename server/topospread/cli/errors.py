@@ -29,7 +29,7 @@ from topospread_client import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from topospread_client import PodReference
+    from topospread_proto.v1.common_pb2 import PodReference
 
 DONE: Final = 0
 NO_NODE_FITS: Final = 1
@@ -112,12 +112,7 @@ def raising_sigterm() -> Iterator[None]:
 
 
 class BadInput(click.ClickException):
-    """Input that cannot be used. Several messages become several lines.
-
-    Args:
-        messages: what is wrong; many are cut.
-        advice: what to do, as a line of its own behind them.
-    """
+    """Input that cannot be used: messages become lines, and many are cut; advice stands behind."""
 
     def __init__(self, *messages: str, advice: str = "") -> None:
         super().__init__("\n".join([*at_most(messages), *filter(None, [advice])]))
@@ -131,12 +126,9 @@ class Unreachable(click.ClickException):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The pod that an answer or an error is about.
+    """The pod that an answer or an error is about, or the workload that makes it.
 
-    Attributes:
-        pod: its name; of a workload's pod, the workload's.
-        kind: Pod, or that of the workload that makes it.
-        source: where the manifest stood; empty for a pod of the state.
+    `source` is where the manifest stood; empty for a pod of the state.
     """
 
     pod: PodReference
@@ -146,13 +138,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class FailedCall:
-    """A call that did not succeed.
-
-    Attributes:
-        error: of the call.
-        title: what it was about, for people; empty for the command as a whole.
-        subject: the same for programs.
-    """
+    """A call that did not succeed, and what it was about: for people, and for programs."""
 
     error: TopospreadClientError
     title: str = ""
@@ -160,12 +146,7 @@ class FailedCall:
 
 
 class CallsFailed(click.ClickException):
-    """Calls that did not succeed, each about one thing.
-
-    Args:
-        failed: at least one.
-        address: that was called.
-    """
+    """Calls that did not succeed, each about one thing; at least one."""
 
     def __init__(self, failed: Sequence[FailedCall], address: str = "") -> None:
         self.failed = failed
@@ -179,30 +160,18 @@ class CallsFailed(click.ClickException):
         super().__init__("\n".join(lines))
 
 
-class CallErrors:
-    """Collects the errors of calls about several pods, so that one does not stop the others."""
-
-    def __init__(self) -> None:
-        self._failed: list[FailedCall] = []
-
-    def add(self, error: TopospreadClientError, title: str, subject: Subject) -> None:
-        """Keep the error of a call about one pod."""
-        self._failed.append(FailedCall(error, title, subject))
-
-    def raise_all(self) -> None:
-        """Raise what was collected.
-
-        Raises:
-            CallsFailed: with all errors; nothing is raised where there are none.
-        """
-        if self._failed:
-            raise CallsFailed(self._failed)
+def raise_failed(failed: Sequence[FailedCall]) -> None:
+    """Raise the calls that did not succeed, if there are any."""
+    if failed:
+        raise CallsFailed(failed)
 
 
 def as_click_exception(
-    error: click.ClickException | TopospreadClientError,
+    error: click.ClickException | TopospreadClientError | UnicodeEncodeError,
 ) -> click.ClickException:
     """An error of a command as click raises it: with a message and an exit code."""
+    if isinstance(error, UnicodeEncodeError):
+        return BadInput(f"{error.object!r} is not UTF-8, as names and texts must be")
     return error if isinstance(error, click.ClickException) else CallsFailed([FailedCall(error)])
 
 
@@ -219,7 +188,7 @@ def error_line(error: click.ClickException) -> str:
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "topospread"
         text = f"{text.rstrip('.')} (see `{path} --help`)"
-    return prefixed(text)
+    return "\n".join(f"topospread: {printable(part)}" for part in text.split("\n"))
 
 
 def messages_of(error: TopospreadClientError, address: str = "") -> Sequence[str]:
@@ -255,11 +224,6 @@ def exit_code_of(error: TopospreadClientError) -> int:
     """Exit code for an error of a call."""
     mistaken = isinstance(error, _CALLER_ERRORS) or error.reason in _MISTAKES
     return BAD_INPUT if mistaken else OUT_OF_REACH
-
-
-def prefixed(text: str) -> str:
-    """Lines with the name of this command before each, as they are printed on stderr."""
-    return "\n".join(f"topospread: {printable(part)}" for part in text.split("\n"))
 
 
 def printable(text: str) -> str:

@@ -33,14 +33,8 @@ def regular_target(path: Path) -> Path | None:
 def write_file(path: Path, text: str, mode: int = 0o640) -> None:
     """Write a file, or what a link leads to: the link stays.
 
-    A regular file is replaced in one step, so that no reader sees half of it. A device or a pipe is
-    written as a stream.
-
-    Args:
-        path: of the file; its folder is there.
-        text: content.
-        mode: permissions of a new file; one that is there keeps its own, and its owner where the
-            user may set it.
+    A regular file is replaced in one step, so that no reader sees half of it, and keeps its
+    permissions and, where the user may set it, its owner. A device or a pipe is written to.
 
     Raises:
         OSError: it cannot be written; a regular file is as it was.

@@ -7,27 +7,27 @@ as kubectl takes it. All verbs print the last form, and ``node/NAME`` for a node
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from topospread.cli.documents import constant_of
 from topospread.cli.errors import BadInput
 from topospread.cli.options import ImpliedNamespace
 from topospread.cli.output import NONE
-from topospread_client import Kind, PodReference
+from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-WORKLOADS: Final = (
-    Kind.SERVICE,
-    Kind.REPLICATION_CONTROLLER,
-    Kind.REPLICA_SET,
-    Kind.STATEFUL_SET,
-)
-NODE: Final = Kind.NODE.label
-POD: Final = Kind.POD.label
-RESERVATION: Final = Kind.RESERVATION.label
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+
+NODE: Final = "Node"
+POD: Final = "Pod"
+RESERVATION: Final = "Reservation"
+WORKLOADS: Final = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
+STORED: Final = (NODE, POD, *WORKLOADS)
+"""Kinds of objects that a server stores."""
 
 _SHORT: Final[Mapping[str, tuple[str, ...]]] = {
     NODE: ("no",),
@@ -62,22 +62,22 @@ _WORDS: Final = {
     for label, short in _SHORT.items()
     for word in (label.lower(), f"{label.lower()}s", *short)
 }
-_STORED: Final = tuple(kind for kind in Kind if kind is not Kind.RESERVATION)
-STORED: Final = tuple(kind.label for kind in _STORED)
-"""Kinds of objects that a server stores."""
-
 _OF_GET: Final = ("reservations", "constraints")
 """What `get` shows beside objects."""
 
 
+NUMBERS: Final[Mapping[str, common_pb2.Kind.ValueType]] = {
+    constant_of(common_pb2.Kind, number): number for number in common_pb2.Kind.values() if number
+}
+"""Numbers of kinds in messages, by their labels: ``ReplicaSet``."""
+
+LABELS: Final[Mapping[int, str]] = {number: kind for kind, number in NUMBERS.items()}
+"""Kinds in Kubernetes' spelling by their numbers in messages."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectName:
-    """Name of an object that was typed.
-
-    Attributes:
-        kind: in Kubernetes' spelling.
-        namespace: None for a node.
-    """
+    """Name of an object that was typed, with its kind in Kubernetes' spelling."""
 
     kind: str
     namespace: str | None
@@ -90,9 +90,14 @@ class ObjectName:
         return "/".join(part for part in parts if part is not None)
 
     @property
-    def stored_kind(self) -> Kind:
-        """Kind as the API has it; only of kinds that a server stores, and reservations."""
-        return next(kind for kind in Kind if kind.label == self.kind)
+    def number(self) -> common_pb2.Kind.ValueType:
+        """Kind as messages have it; only of kinds that a server stores, and reservations."""
+        return NUMBERS[self.kind]
+
+    @property
+    def pod(self) -> common_pb2.PodReference:
+        """Reference to the pod of this name."""
+        return common_pb2.PodReference(namespace=self.namespace or "", name=self.name)
 
 
 def complete_kinds(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
@@ -108,11 +113,7 @@ def is_reservation(word: str) -> bool:
 
 
 def kind_label(word: str) -> str | None:
-    """Kind of a word such as ``pods``, ``Pod``, ``po`` or kubectl's ``deployment.apps``.
-
-    Returns:
-        Kubernetes' spelling; None where the word is no kind.
-    """
+    """Kind of a word such as ``pods``, ``po`` or kubectl's ``deployment.apps``."""
     return _WORDS.get(word.lower().partition(".")[0])
 
 
@@ -126,18 +127,13 @@ def is_constraint(word: str) -> bool:
     return word.lower() in {"constraint", "constraints"}
 
 
-def kinds_named(word: str) -> tuple[Kind, ...]:
-    """Kinds of a word such as ``pods``, ``Pod``, ``po`` or ``workloads``.
-
-    Raises:
-        BadInput: the word is no kind that a server stores.
-    """
+def labels_named(word: str) -> tuple[str, ...]:
+    """Kinds of a word such as ``pods``, ``Pod``, ``po`` or ``workloads``."""
     if word.lower() in {"workload", "workloads"}:
         return WORKLOADS
     label = kind_label(word)
-    found = tuple(kind for kind in _STORED if kind.label == label)
-    if found:
-        return found
+    if label in STORED:
+        return (label,)
     known = ", ".join(f"{each.lower()}s" for each in STORED)
     unknown = f"a server stores no {label}s" if label else f"unknown kind {word!r}"
     text = f"{unknown}: there are {known}; `workloads` means the last four"
@@ -145,6 +141,26 @@ def kinds_named(word: str) -> tuple[Kind, ...]:
     if context is not None and context.command.name == "get":
         text += f"; {' and '.join(_OF_GET)} are shown, too"
     raise BadInput(text)
+
+
+def content_of(kept: ClusterObject) -> Any:
+    """The object itself in its envelope: a Pod, a Node and so on."""
+    return getattr(kept, kept.WhichOneof("content") or "")
+
+
+def object_name(kept: ClusterObject) -> ObjectName:
+    """Name of an object; its namespace is None for a node."""
+    content = content_of(kept)
+    label = content.DESCRIPTOR.name
+    if label == RESERVATION:
+        return ObjectName(label, content.pod.namespace, content.pod.name)
+    namespace = None if label == NODE else content.metadata.namespace or "default"
+    return ObjectName(label, namespace, content.metadata.name)
+
+
+def full_name(pod: common_pb2.PodReference) -> str:
+    """Name of a pod with its namespace: ``prod/web-0``."""
+    return f"{pod.namespace or 'default'}/{pod.name}"
 
 
 def parse_name(
@@ -159,11 +175,8 @@ def parse_name(
     Args:
         text: as it was typed.
         namespace: value of -n, for names that have none; None for ``default``.
-        kinds: those that are taken, in Kubernetes' spelling.
+        kinds: those that are taken.
         default_kind: of a name without one; None where it must have one.
-
-    Raises:
-        BadInput: the text is no name, of a kind that is not taken, or contradicts -n.
     """
     parts = text.split("/")
     forms = _forms(default_kind)
@@ -200,68 +213,49 @@ def _forms(default_kind: str | None) -> str:
     return f"NAME, NAMESPACE/NAME or {default_kind.lower()}/NAMESPACE/NAME"
 
 
-def pod_name(text: str, namespace: str | None) -> PodReference:
-    """Pod of a name that was typed; a reservation has the name of its pod.
-
-    Raises:
-        BadInput: as `parse_name` does.
-    """
-    found = parse_name(text, namespace, (POD, RESERVATION), POD)
-    return PodReference(found.name, found.namespace)
+def named_pod(text: str, namespace: str | None) -> common_pb2.PodReference:
+    """Pod of a name that was typed; a reservation has the name of its pod."""
+    return parse_name(text, namespace, (POD, RESERVATION), POD).pod
 
 
 def node_name(text: str) -> str:
-    """Node of a name that was typed: ``NAME`` or ``node/NAME``.
-
-    Raises:
-        BadInput: as `parse_name` does.
-    """
+    """Node of a name that was typed: ``NAME`` or ``node/NAME``."""
     return parse_name(text, None, (NODE,), NODE).name
 
 
 def objects_named(
     what: str, names: Sequence[str], namespace: str | None, kinds: Collection[str]
 ) -> list[ObjectName]:
-    """Objects of ``KIND NAME...`` or ``KIND/NAME...``, each once.
-
-    Args:
-        what: first word: a kind, or a name with its kind.
-        names: the other words.
-        namespace: value of -n.
-        kinds: those that are taken.
-
-    Raises:
-        BadInput: as `parse_name` does, or the kind is unknown.
-        UsageError: the word means several kinds.
-    """
+    """Objects of ``KIND NAME...`` or ``KIND/NAME...`` of the kinds that are taken, each once."""
     if "/" in what:
         typed = [parse_name(text, namespace, kinds) for text in (what, *names)]
         return list(dict.fromkeys(typed))
     label = kind_label(what)
     if label is None or label not in kinds:
-        found = kinds_named(what)
+        found = labels_named(what)
         if len(found) > 1:
             raise click.UsageError(f"{what} are of several kinds: name the kind of what is wanted")
-        label = found[0].label
+        label = found[0]
     typed = [parse_name(text, namespace, (label,), label) for text in names]
     return list(dict.fromkeys(typed))
 
 
-def path_of(kind: Kind, namespace: str | None, name: str) -> str:
+def path_of(kind: int | str, namespace: str | None, name: str) -> str:
     """Name of an object as all verbs print it: ``pod/prod/web-0``, ``node/a1``."""
-    return ObjectName(kind.label, namespace or None, name).path
+    label = LABELS[kind] if isinstance(kind, int) else kind
+    return ObjectName(label, namespace or None, name).path
 
 
-def pod_path(pod: PodReference) -> str:
+def pod_path(pod: common_pb2.PodReference) -> str:
     """Name of a pod as `-o name` prints it: ``pod/prod/web-0``."""
-    return path_of(Kind.POD, pod.namespace or "default", pod.name)
+    return path_of(POD, pod.namespace or "default", pod.name)
 
 
 def node_path(node: str | None) -> str:
     """Name of a node as `-o name` prints it: ``node/a1``; ``<none>`` for none."""
-    return path_of(Kind.NODE, None, node) if node else NONE
+    return path_of(NODE, None, node) if node else NONE
 
 
-def reservation_path(pod: PodReference) -> str:
+def reservation_path(pod: common_pb2.PodReference) -> str:
     """Reservation as `-o name` prints it, by its pod: ``reservation/prod/web-0``."""
-    return path_of(Kind.RESERVATION, pod.namespace or "default", pod.name)
+    return path_of(RESERVATION, pod.namespace or "default", pod.name)

@@ -24,32 +24,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 VERBS: Final = (
-    "serve",
-    "sync",
-    "apply",
-    "delete",
-    "get",
-    "watch",
-    "dump",
-    "evaluate",
-    "explain",
-    "report",
-    "lint",
-    "place",
-    "reserve",
-    "release",
-    "rank-deletions",
-    "simulate",
-    "plan-rebalance",
-    "status",
-    "lease",
-    "store",
-    "token",
-    "config",
-    "completion",
-    "version",
+    *("serve", "sync", "apply", "delete", "get", "watch", "dump", "evaluate", "explain", "report"),
+    *("lint", "place", "reserve", "release", "rank-deletions", "simulate", "plan-rebalance"),
+    *("status", "lease", "store", "token", "config", "completion", "version"),
 )
-"""Each verb is `command` of the module of that name, which is imported when the verb is used."""
+
+_TOGETHER: Final = {
+    **dict.fromkeys(("place", "reserve", "release"), "placements"),
+    **dict.fromkeys(("lease", "store", "completion", "version"), "about"),
+}
+"""Modules of several verbs, which have the verbs' names there.
+
+Any other verb is `command` of the module of its name. A module is imported when a verb is used.
+"""
 
 CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Of click's, for a group of verbs."""
@@ -68,25 +55,21 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.verbs:
             return None
-        name = cmd_name.replace("-", "_")
+        name = _TOGETHER.get(cmd_name, cmd_name.replace("-", "_"))
         module = importlib.import_module(f"topospread.cli.commands.{name}")
-        command: click.Command = module.command
+        command: click.Command = getattr(module, cmd_name if cmd_name in _TOGETHER else "command")
         return command
 
 
 def _print_version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
-        from topospread.cli.commands.version import version_line
+        from topospread.cli.commands.about import version_line
 
         click.echo(version_line())
         context.exit()
 
 
-@click.group(
-    cls=LazyGroup,
-    no_args_is_help=True,
-    context_settings=CONTEXT_SETTINGS,
-)
+@click.group(cls=LazyGroup, no_args_is_help=True, context_settings=CONTEXT_SETTINGS)
 @server_options
 @output_option
 @click.option(
@@ -110,14 +93,7 @@ def run(
     name: str = "topospread",
     options: ClientOptions | None = None,
 ) -> int:
-    """Run a command line and return its exit code; errors are printed on stderr.
-
-    Args:
-        arguments: None takes those of the process.
-        command: the group of verbs, or another command with their options.
-        name: of the command, in usage texts.
-        options: values that hold where the command line gives none.
-    """
+    """Run a command line, or that of the process, and return its exit code; print its errors."""
     _open_streams()
     options = options or ClientOptions()
     try:
@@ -140,33 +116,32 @@ def run(
             return errors.TERMINATED
         click.echo("topospread: interrupted", err=True)
         return errors.INTERRUPTED
-    except (click.ClickException, TopospreadClientError) as failed:
-        error = errors.as_click_exception(failed)
+    except (click.ClickException, TopospreadClientError, UnicodeEncodeError) as failed:
         words = sys.argv[1:] if arguments is None else arguments
         # Where options cannot be parsed, those behind the mistake have not been.
         unparsed = isinstance(failed, click.UsageError) and last_output(words) == "json"
-        if options.output == "json" or unparsed:
-            from topospread.cli.render.errors import print_error
-
-            print_error(error)
-        else:
-            click.echo(errors.error_line(error), err=True)
-        if isinstance(error, errors.Unreachable | errors.CallsFailed):
-            return error.code
-        return errors.BAD_INPUT
+        return _print_error(errors.as_click_exception(failed), options, unparsed=unparsed)
     except OSError as failed:
         message = f"cannot be written or read: {failed}"
         if _is_of_stdout(failed):
             message = f"stdout cannot be written: {failed.strerror}"
         _discard_stdout()
-        if options.output == "json":
-            from topospread.cli.render.errors import print_message
-
-            print_message("BAD_INPUT", message)
-        else:
-            click.echo(errors.prefixed(message), err=True)
-        return errors.BAD_INPUT
+        return _print_error(errors.BadInput(message), options)
     return code if isinstance(code, int) else errors.DONE
+
+
+def _print_error(
+    error: click.ClickException, options: ClientOptions, *, unparsed: bool = False
+) -> int:
+    if options.output == "json" or unparsed:
+        from topospread.cli.render.errors import print_error
+
+        print_error(error)
+    else:
+        click.echo(errors.error_line(error), err=True)
+    if isinstance(error, errors.Unreachable | errors.CallsFailed):
+        return error.code
+    return errors.BAD_INPUT
 
 
 def _open_streams() -> None:
@@ -200,15 +175,6 @@ def _discard_stdout() -> None:
             os.dup2(devnull.fileno(), sys.stdout.fileno())
 
 
-def prepare_process() -> None:
-    """Prepare the process of a console script, before gRPC is loaded."""
-    # gRPC's own library would log lines in another form, with bytes of unknown callers in them,
-    # such as the server name of a handshake. It reads this variable when it is loaded; errors that
-    # end the process are written all the same.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
-
 def main() -> NoReturn:
     """Run the console script."""
-    prepare_process()
     sys.exit(run())

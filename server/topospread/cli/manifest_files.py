@@ -6,33 +6,24 @@ directories, and standard input.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from io import BytesIO
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from topospread.cli.errors import BadInput, printable
-from topospread.cli.file_hints import name_hint, packed_hint, template_hint
-from topospread.cli.json_window import (
-    DECODER,
-    KeyGivenTwiceError,
-    begins_list,
-    json_items,
-    json_problem,
-)
-from topospread.cli.yaml_reader import yaml_documents, yaml_items
+from topospread.cli.value_readers import json_parts, yaml_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from _typeshed import SupportsRead
+    from topospread.cli.value_readers import Part
 
-    from topospread.cli.json_window import Part
 
 STDIN: Final = "-"
 SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -52,19 +43,21 @@ MAX_NESTED_LISTS: Final = 8
 """Depth of lists within lists; kubectl makes none."""
 
 _BEGIN: Final = 64 << 10
-_YAML_ITEMS: Final = re.compile(rb"^items:[ \t]*\r?$", re.MULTILINE)
-_BLANKS: Final = re.compile(r"\s*")
+_GZIP: Final = b"\x1f\x8b"
+_ITEMS: Final = re.compile(rb'^items:[ \t]*\r?$|"items":\s*\[', re.MULTILINE)
+
+_OF_TEMPLATES: Final = re.compile(
+    rb"\{\{-?[ \t]*(?:[.$/]|(?:if|else|end|range|with|include|define|template|toYaml)\b)"
+)
+"""What a template of Helm has, and what kustomize or a workflow's own templates mostly lack."""
+
+_HELM: Final = "give the output of `helm template`"
+_KUSTOMIZE: Final = "give the output of `kustomize build`"
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object of a file.
-
-    Attributes:
-        content: the object.
-        source: file and line, for example ``pods.yaml:12``.
-        is_listed: it is an item of a List, as kubectl prints several objects.
-    """
+    """One object of a file; `source` is file and line, for example ``pods.yaml:12``."""
 
     content: dict[str, Any]
     source: str
@@ -101,42 +94,33 @@ def read(
         recursive: look into subdirectories, too.
         whole: refuse what may be a part of something longer.
         lined: keep the line of each part of an object, where the file is YAML.
-
-    Raises:
-        BadInput: a file that is missing, or that is neither YAML nor JSON, with the line; or more
-            than is read at once.
     """
     found: list[Manifest] = []
-    budget = ReadBudget()
+    budget = _ReadBudget()
     for path in paths:
         for file in _files(path, recursive=recursive):
-            content, source, regular = _content(file, budget)
-            documents = list(_documents(content, source, lined=lined))
+            with _opened(file) as (opened, source):
+                content, regular = budget.read(opened, source), _is_regular(opened)
+            parts = _parts(content, source, lined=lined)
             if whole:
-                _check_complete(content, source, documents, regular=regular)
-            found.extend(_manifests(documents, source))
+                _check_complete(content, source, parts, regular=regular)
+            found.extend(_manifests(parts, source))
     return found
 
 
 def stream(path: str, progress: Callable[[str, int, int], None]) -> Iterator[Manifest]:
     """Objects of a file or directory; of Lists one item after the other, as they are read.
 
-    Args:
-        path: as for :func:`read`.
-        progress: called with a file's name, the bytes of it that were read, and its size, which is
-            0 where nothing tells.
-
-    Raises:
-        BadInput: as for :func:`read`.
+    `progress` is called with a file's name, the bytes of it that were read, and its size: 0 where
+    nothing tells.
     """
-    budget = ReadBudget()
+    budget = _ReadBudget()
     for name in _files(path, recursive=False):
         with _opened(name) as (file, source):
             begin = file.read(_BEGIN)
             size, weight = _size(file), _weight(begin)
             progress(source, 0, size)
-            items_of = _reader_of_items(begin)
-            if items_of is not None:
+            if _ITEMS.search(begin):
                 budget.stream(max(size, len(begin)) * weight, source)
                 read = 0
 
@@ -147,8 +131,11 @@ def stream(path: str, progress: Callable[[str, int, int], None]) -> Iterator[Man
                         budget.stream(more * weight, source)  # noqa: B023 # read in this round
                     progress(source, read, size)
 
+                parts = json_parts if weight == 1 else yaml_parts
                 try:
-                    yield from _streamed(items_of(_Counted(begin, file, count), source), source)
+                    for value, line, listed in parts(_CountedRead(begin, file, count), source):
+                        item = value if listed is None else _typed(value, listed)
+                        yield from _objects(item, f"{source}:{line}", listed is not None)
                     continue
                 except BadInput:
                     if not size or not budget.has(size * weight):
@@ -156,11 +143,10 @@ def stream(path: str, progress: Callable[[str, int, int], None]) -> Iterator[Man
                 # Flow YAML, or a kind behind the items; or the error is told as of other files.
                 file.seek(0)
                 begin = b""
-            content = budget.read(file, source, begin)
-            yield from _manifests(list(_documents(content, source)), source)
+            yield from _manifests(_parts(budget.read(file, source, begin), source), source)
 
 
-class _Counted:
+class _CountedRead:
     """A file, of which each block that is read is counted."""
 
     def __init__(self, begin: bytes, file: BinaryIO, count: Callable[[int], None]) -> None:
@@ -173,19 +159,82 @@ class _Counted:
         return block
 
 
-def _reader_of_items(begin: bytes) -> Callable[[SupportsRead[bytes], str], Iterator[Part]] | None:
-    """What reads a file that begins so item by item; None where it begins like no List."""
-    if not _looks_like_json(begin):
-        return yaml_items if _YAML_ITEMS.search(begin) else None
-    return json_items if begins_list(begin) else None
+def read_value(path: str) -> Any:
+    """Read a file of one document that is no Kubernetes object."""
+    with _opened(path) as (file, source):
+        parts = _parts(_ReadBudget().read(file, source), source)
+    documents = [value for value, _, listed in parts if listed is None]
+    if len(documents) != 1:
+        raise BadInput(f"{source}: expected one document, found {len(documents)}")
+    return documents[0]
 
 
-def _streamed(parts: Iterator[Part], source: str) -> Iterator[Manifest]:
+def _parts(content: bytes, source: str, *, lined: bool = False) -> list[Part]:
+    """What a text has, of which all is in memory."""
+
+    def of_yaml() -> list[Part]:
+        return list(yaml_parts(BytesIO(content), source, lined=lined))
+
+    try:
+        if not _looks_like_json(content):
+            return of_yaml()
+        try:
+            return list(json_parts(BytesIO(content), source, at_once=True))
+        except BadInput as error:
+            # YAML may look like JSON; what is neither is told as of JSON.
+            if len(content) * YAML_WEIGHT > MAX_BYTES:
+                raise
+            try:
+                return of_yaml()
+            except BadInput:
+                raise error from None
+    except BadInput as error:
+        if _OF_TEMPLATES.search(content):
+            hint = f"it looks like a template of Helm: {_HELM}"
+            raise BadInput(f"{error.message}: {hint}") from error
+        raise
+
+
+def _manifests(parts: Iterable[Part], source: str) -> Iterator[Manifest]:
+    items: list[tuple[Any, int]] = []
     for value, line, listed in parts:
-        if listed is None:
+        if listed is not None:
+            items.append((value, line))
+        elif value is not None:
+            if items and not _is_list(value):
+                value["items"] = [item for item, _ in items]
+                items = []
+            for item, at in items:
+                yield from _objects(_typed(item, value), f"{source}:{at}", depth=1)
             yield from _objects(value, f"{source}:{line}")
-        else:
-            yield from _objects(_typed(value, listed), f"{source}:{line}", depth=1)
+            items = []
+
+
+def _objects(document: Any, source: str, depth: int = 0) -> Iterator[Manifest]:
+    """Manifests of a document: the object itself, or the items of a List."""
+    if not isinstance(document, dict):
+        raise BadInput(f"{source}: expected a Kubernetes object, found {_described(document)}")
+    kind = document.get("kind")
+    if not isinstance(kind, str) or not kind:
+        hint = _name_hint(source.rpartition(":")[0]) or "is it a Kubernetes manifest?"
+        raise BadInput(f"{source}: this object has no `kind`: {hint}")
+    if not _is_list(document):
+        yield Manifest(document, source, is_listed=depth > 0)
+        return
+    items = document["items"]
+    if items is None:
+        return
+    if depth == MAX_NESTED_LISTS:
+        raise BadInput(f"{source}: lists within lists, more than {MAX_NESTED_LISTS} deep")
+    if not isinstance(items, list):
+        raise BadInput(f"{source}: the items of a {kind} must be a list, found {_described(items)}")
+    for position, item in enumerate(items):
+        yield from _objects(_typed(item, document), f"{source} items[{position}]", depth + 1)
+
+
+def _is_list(document: Mapping[str, Any]) -> bool:
+    kind = document.get("kind")
+    return isinstance(kind, str) and kind.endswith("List") and "items" in document
 
 
 def _typed(item: Any, listed: Mapping[str, Any]) -> Any:
@@ -196,47 +245,45 @@ def _typed(item: Any, listed: Mapping[str, Any]) -> Any:
     return {"apiVersion": listed.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
 
 
-def read_value(path: str) -> Any:
-    """Read a file of one document that is no Kubernetes object.
+def _described(value: object) -> str:
+    if value is None:
+        return "nothing"
+    names = {list: "a list", str: "a text", bool: "a truth value"}
+    return names.get(type(value), "a number")
 
-    Raises:
-        BadInput: as for :func:`read`, or more or less than one document.
-    """
-    content, source, _ = _content(path, ReadBudget())
-    documents = list(_documents(content, source))
-    if len(documents) != 1:
-        raise BadInput(f"{source}: expected one document, found {len(documents)}")
-    return documents[0][0]
+
+def _name_hint(path: str) -> str:
+    """What to do with a file without a Kubernetes object, by its name; empty where none tells."""
+    file = PurePath(path)
+    is_yaml = file.suffix in (".yaml", ".yml")
+    if is_yaml and (file.stem == "Chart" or file.stem.startswith("values")):
+        return f"Helm reads such a file: {_HELM}"
+    if (is_yaml or not file.suffix) and file.stem in ("kustomization", "Kustomization"):
+        return f"kustomize reads such a file: {_KUSTOMIZE}"
+    return ""
 
 
 def _files(path: str, *, recursive: bool) -> list[str]:
+    def fail(error: OSError) -> None:
+        raise error  # a directory that cannot be read is no empty one
+
     try:
         if path == STDIN or not Path(path).is_dir():
             return [path]
-        entries = _entries(path, recursive=recursive)
-        files = sorted(
-            str(entry) for entry in entries if entry.suffix in SUFFIXES and entry.is_file()
-        )
+        files: list[str] = []
+        for directory, _, names in os.walk(path, onerror=fail):
+            entries = [Path(directory, name) for name in names]
+            files += [str(each) for each in entries if each.suffix in SUFFIXES and each.is_file()]
+            if not recursive:
+                break
     except OSError as error:
         raise BadInput(f"{error.filename or path}: cannot be read: {error.strerror}") from error
     if not files:
         raise BadInput(f"{path}: this directory has no .yaml, .yml or .json file")
-    return files
+    return sorted(files)
 
 
-def _entries(path: str, *, recursive: bool) -> Iterator[Path]:
-    """Files of a directory; one that cannot be read is an error, not an empty directory."""
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    for directory, _, names in os.walk(path, onerror=fail):
-        yield from (Path(directory, name) for name in names)
-        if not recursive:
-            return
-
-
-class ReadBudget:
+class _ReadBudget:
     """Bytes that a command may still read; its files share them, because all are in memory."""
 
     def __init__(self) -> None:
@@ -244,11 +291,7 @@ class ReadBudget:
         self._left_to_stream = MAX_STREAMED_BYTES
 
     def stream(self, count: int, source: str) -> None:
-        """Note that so many bytes are read which are not in memory together.
-
-        Raises:
-            BadInput: they are too many.
-        """
+        """Note that so many bytes are read which are not in memory together."""
         self._left_to_stream -= count
         if self._left_to_stream < 0:
             raise BadInput(
@@ -262,19 +305,10 @@ class ReadBudget:
         return count <= self._left
 
     def read(self, file: BinaryIO, source: str, begin: bytes = b"") -> bytes:
-        """Read a file's content.
-
-        Args:
-            file: it.
-            source: its name.
-            begin: what was read of it already.
-
-        Raises:
-            BadInput: the file is compressed, or too long; it is not read where its size shows that.
-        """
+        """Read a file of which `begin` was read already; none of it where its size is too much."""
         begin = begin or file.read(_BEGIN)
-        if hint := packed_hint(begin):
-            raise BadInput(f"{source}: {hint}")
+        if begin.startswith(_GZIP):
+            raise BadInput(f"{source}: compressed with gzip: unpack it first, with `gunzip`")
         weight = _weight(begin)
         most = self._left // weight
         size = _size(file)
@@ -289,8 +323,8 @@ class ReadBudget:
         return content
 
 
-def _regular(file: BinaryIO) -> bool:
-    """Whether a file is a regular one: no pipe or terminal."""
+def _is_regular(file: BinaryIO) -> bool:
+    """Whether a file is no pipe or terminal."""
     try:
         return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
     except OSError:
@@ -299,22 +333,12 @@ def _regular(file: BinaryIO) -> bool:
 
 def _size(file: BinaryIO) -> int:
     """Size of a regular file; 0 of a pipe or terminal."""
-    return os.fstat(file.fileno()).st_size if _regular(file) else 0
-
-
-def _content(path: str, budget: ReadBudget) -> tuple[bytes, str, bool]:
-    """Content of a file, its name for error messages, and whether it is a regular file."""
-    with _opened(path) as (file, source):
-        return budget.read(file, source), source, _regular(file)
+    return os.fstat(file.fileno()).st_size if _is_regular(file) else 0
 
 
 @contextmanager
 def _opened(path: str) -> Iterator[tuple[BinaryIO, str]]:
-    """A file to read, and its name for error messages.
-
-    Raises:
-        BadInput: it is missing or cannot be read.
-    """
+    """A file to read, and its name for error messages."""
     if path == STDIN:
         yield sys.stdin.buffer, "standard input"
         return
@@ -327,18 +351,14 @@ def _opened(path: str) -> Iterator[tuple[BinaryIO, str]]:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _check_complete(
-    content: bytes, source: str, documents: Sequence[tuple[Any, int]], *, regular: bool
-) -> None:
+def _check_complete(content: bytes, source: str, parts: Sequence[Part], *, regular: bool) -> None:
     """Refuse content that may be a part of something longer.
 
     A pipe ends in the same way whether its writer is done or has died, so what comes through one
     must show its own end: a single value of JSON does, a List of kubectl does (`kind` comes after
     `items`), and so does YAML's mark for the end of a document.
-
-    Raises:
-        BadInput: the content is a page of a list, or may have been cut.
     """
+    documents = [(value, line) for value, line, listed in parts if listed is None]
     for document, line in documents:
         metadata = document.get("metadata") if isinstance(document, dict) else None
         if isinstance(metadata, dict) and metadata.get("continue"):
@@ -365,45 +385,10 @@ def _check_complete(
 def _has_end(content: bytes, documents: Sequence[Any]) -> bool:
     if content.rstrip().endswith((b"\n...", b"\r...")):
         return True
-    if _looks_like_json(content):
+    if len(documents) != 1 or _looks_like_json(content):
         return len(documents) == 1
-    last = documents[-1]
-    return len(documents) == 1 and isinstance(last, dict) and _has_kind_after_items(last)
-
-
-def _has_kind_after_items(document: dict[str, Any]) -> bool:
-    kind, names = document.get("kind"), list(document)
-    listed = isinstance(kind, str) and kind.endswith("List") and "items" in names
-    return listed and names[-1] != "items"
-
-
-def _manifests(documents: Sequence[tuple[Any, int]], source: str) -> Iterator[Manifest]:
-    for document, line in documents:
-        if document is None:
-            continue
-        yield from _objects(document, f"{source}:{line}")
-
-
-def _objects(document: Any, source: str, depth: int = 0) -> Iterator[Manifest]:
-    """Manifests of a document: the object itself, or the items of a List."""
-    if not isinstance(document, dict):
-        raise BadInput(f"{source}: expected a Kubernetes object, found {_described(document)}")
-    kind = document.get("kind")
-    if not isinstance(kind, str) or not kind:
-        hint = name_hint(source.rpartition(":")[0]) or "is it a Kubernetes manifest?"
-        raise BadInput(f"{source}: this object has no `kind`: {hint}")
-    if not kind.endswith("List") or "items" not in document:
-        yield Manifest(document, source, is_listed=depth > 0)
-        return
-    items = document["items"]
-    if items is None:
-        return
-    if depth == MAX_NESTED_LISTS:
-        raise BadInput(f"{source}: lists within lists, more than {MAX_NESTED_LISTS} deep")
-    if not isinstance(items, list):
-        raise BadInput(f"{source}: the items of a {kind} must be a list, found {_described(items)}")
-    for position, item in enumerate(items):
-        yield from _objects(_typed(item, document), f"{source} items[{position}]", depth + 1)
+    (last,) = documents
+    return isinstance(last, dict) and _is_list(last) and list(last)[-1] != "items"
 
 
 def _weight(begin: bytes) -> int:
@@ -412,73 +397,3 @@ def _weight(begin: bytes) -> int:
 
 def _looks_like_json(content: bytes) -> bool:
     return content.lstrip()[:1] in (b"{", b"[")
-
-
-def _documents(content: bytes, source: str, *, lined: bool = False) -> Iterator[tuple[Any, int]]:
-    """Documents, each with the line at which it begins."""
-    try:
-        yield from _plain_documents(content, source, lined=lined)
-    except BadInput as error:
-        if hint := template_hint(content):
-            raise BadInput(f"{error.message}: {hint}") from error
-        raise
-
-
-def _plain_documents(content: bytes, source: str, *, lined: bool) -> Iterator[tuple[Any, int]]:
-    if not _looks_like_json(content):
-        yield from yaml_documents(content, source, lined=lined)
-        return
-    read = 0
-    try:
-        for document in _json_documents(content, source):
-            yield document
-            read += 1
-    except (ValueError, RecursionError) as error:
-        yield from _flow_documents(content, source, read, error)
-
-
-def _json_documents(content: bytes, source: str) -> Iterator[tuple[Any, int]]:
-    """Values of JSON after one another, each with the line at which it begins."""
-    text = content.decode("utf-8").rstrip()
-    # The mark that ends YAML may end a row of JSON values, too.
-    text = text.removesuffix("\n...")
-    begin, line = _after_blanks(text, 0), 1
-    line += text.count("\n", 0, begin)
-    while begin < len(text):
-        try:
-            document, end = DECODER.raw_decode(text, begin)
-        except KeyGivenTwiceError as error:
-            raise BadInput(f"{source}:{line}: {error}") from error
-        yield document, line
-        end = _after_blanks(text, end)
-        line += text.count("\n", begin, end)
-        begin = end
-
-
-def _flow_documents(
-    content: bytes, source: str, read: int, error: Exception
-) -> Iterator[tuple[Any, int]]:
-    """Documents, without those that were read already, of YAML that looks like JSON."""
-    at, column = "", ""
-    if isinstance(error, json.JSONDecodeError):
-        at, column = f":{error.lineno}", f" at column {error.colno}"
-    not_json = BadInput(f"{source}{at}: not JSON: {json_problem(error)}{column}")
-    if len(content) * YAML_WEIGHT > MAX_BYTES:
-        raise not_json from error
-    try:
-        documents = list(yaml_documents(content, source))
-    except BadInput:
-        raise not_json from error
-    yield from documents[read:]
-
-
-def _after_blanks(text: str, at: int) -> int:
-    blanks = _BLANKS.match(text, at)
-    return blanks.end() if blanks else at
-
-
-def _described(value: object) -> str:
-    if value is None:
-        return "nothing"
-    names = {list: "a list", str: "a text", bool: "a truth value"}
-    return names.get(type(value), "a number")

@@ -3,75 +3,102 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
 from topospread.cli import manifest_files, output
-from topospread.cli.errors import BadInput, Subject
-from topospread.cli.field_validation import ManifestErrors
-from topospread.cli.kinds import POD, RESERVATION, ObjectName, parse_name
+from topospread.cli.errors import BadInput, FailedCall, Subject, at_most
+from topospread.cli.kinds import NODE, OWNERS, POD, RESERVATION, ObjectName, full_name, parse_name
 from topospread_client import (
-    ConstraintValidation,
-    Kind,
+    KUBERNETES_VERSION,
+    InvalidRequest,
     ManifestError,
-    ObjectReference,
-    PodReference,
-    kind_of,
+    NotFound,
     object_from_manifest,
     pod_from_manifest,
+    unknown_fields,
+)
+from topospread_proto.v1.common_pb2 import (
+    CONSTRAINT_VALIDATION_IGNORE,
+    CONSTRAINT_VALIDATION_STRICT,
+    PodReference,
+    PodSource,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from topospread.cli.field_validation import FieldValidation
     from topospread.cli.manifest_files import Manifest
     from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+    from topospread_proto.v1.common_pb2 import ConstraintValidation
 
-POD_KINDS: Final = (
-    "Pod",
-    "Deployment",
-    "CloneSet",
-    "Job",
-    "CronJob",
-    "DaemonSet",
-    "StatefulSet",
-    "ReplicaSet",
-    "ReplicationController",
-)
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+
+POD_KINDS: Final = (POD, *OWNERS)
 """Kinds that can be judged: pods, and workloads for the pod that they would make."""
 
-_NODE: Final = Kind.NODE.label
 _NO_POD_KINDS: Final = "no pod, and nothing that makes pods"
 
 
-@dataclass(frozen=True, slots=True)
-class StorableObjects:
-    """Objects of the kinds that a server stores, and the number of objects of other kinds."""
-
-    objects: list[tuple[Manifest, ClusterObject]] = field(default_factory=list)
-    skipped: Counter[str] = field(default_factory=Counter)
+_NOT_KNOWN: Final = f"Kubernetes {KUBERNETES_VERSION} has no such fields"
+_ADVICE: Final = f"{_NOT_KNOWN}; --validate=warn takes the manifests all the same"
+_LEFT_OUT: Final = f"{_NOT_KNOWN}; they are left out"
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestPod:
-    """Pod of a manifest, or the pod that its workload would make."""
+class FieldValidation(StrEnum):
+    """What becomes of fields that Kubernetes does not have."""
 
-    manifest: Manifest
-    pod: Pod
+    STRICT = "strict"
+    WARN = "warn"
+    IGNORE = "ignore"
+
+    @property
+    def of_constraints(self) -> ConstraintValidation.ValueType:
+        """How strictly a server validates the constraints of pods."""
+        if self is FieldValidation.IGNORE:
+            return CONSTRAINT_VALIDATION_IGNORE
+        return CONSTRAINT_VALIDATION_STRICT
+
+
+class ManifestErrors:
+    """A collector of what is wrong with manifests, which reports all of it at once."""
+
+    def __init__(self, validation: FieldValidation) -> None:
+        self._validation = validation
+        self._errors: list[str] = []
+        self._unknown: list[str] = []
+
+    def check_fields(self, manifest: Manifest) -> None:
+        """Look for fields that Kubernetes does not have."""
+        if self._validation is not FieldValidation.IGNORE:
+            lines = [f"{manifest.title}: {each.text}" for each in unknown_fields(manifest.content)]
+            self._unknown += lines
+            if self._validation is FieldValidation.STRICT:
+                self._errors += lines
+
+    def add(self, manifest: Manifest, error: Exception) -> None:
+        """Keep the error of a manifest that cannot be read."""
+        self._errors.append(f"{manifest.title}: {error}")
+
+    def raise_all(self) -> None:
+        """Raise what was collected; warn of unknown fields where they are no error."""
+        if self._unknown and self._validation is FieldValidation.WARN:
+            output.warn("\n".join([*at_most(self._unknown), _LEFT_OUT]))
+        if self._errors:
+            refused = self._unknown and self._validation is FieldValidation.STRICT
+            raise BadInput(*self._errors, advice=_ADVICE if refused else "")
 
 
 @dataclass(frozen=True, slots=True)
 class NextReplica:
     """What stands for the next replica of a workload of the state.
 
-    Attributes:
-        like_pod: the newest pod of the workload, whose template it has.
-        pending_pod_count: pods of the workload without a node.
-        running_pod_count: those with one, less those that have ended or are being deleted.
+    `like_pod` is its newest pod, whose template it has; pods that run have a node and stay.
     """
 
     like_pod: PodReference
@@ -81,10 +108,9 @@ class NextReplica:
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """Pod that a server is asked about.
+    """Pod that a server is asked about, in full or by its name in the state.
 
     Attributes:
-        pod: in full, or by its name in the state.
         subject: the pod as answers and errors show it.
         label: kind and name, for people.
         validation: how strictly its constraints are checked.
@@ -92,10 +118,10 @@ class PodRequest:
         next_replica: what the pod is made of; None unless it is that of a workload of the state.
     """
 
-    pod: Pod | PodReference
+    source: PodSource
     subject: Subject
     label: str
-    validation: ConstraintValidation
+    validation: ConstraintValidation.ValueType
     replicas: int | None = None
     next_replica: NextReplica | None = None
 
@@ -104,6 +130,28 @@ class PodRequest:
         """Source and label, which begin error messages about the pod."""
         return f"{self.subject.source}: {self.label}".removeprefix(": ")
 
+    @property
+    def heading(self) -> str:
+        """Label and source, as a heading."""
+        return self.label + (f"  ({self.subject.source})" if self.subject.source else "")
+
+
+def ask_about(
+    requests: Sequence[_R], doing: str, ask: Callable[[_R], _T], about: Callable[[_R], PodRequest]
+) -> tuple[list[_T], list[FailedCall]]:
+    """Answers about pods, and those about pods that are refused or not there."""
+    found: list[_T] = []
+    failed: list[FailedCall] = []
+    with output.progress(doing) as progress:
+        for done, request in enumerate(requests, start=1):
+            try:
+                found.append(ask(request))
+            except (InvalidRequest, NotFound) as error:
+                pod = about(request)
+                failed.append(FailedCall(error, pod.title, pod.subject))
+            progress(done, len(requests))
+    return found, failed
+
 
 def storable_objects(
     manifests: Iterable[Manifest],
@@ -111,19 +159,14 @@ def storable_objects(
     namespace: str | None = None,
     *,
     named: bool = True,
-) -> StorableObjects:
-    """Convert the manifests of kinds that a server stores.
+) -> tuple[list[tuple[Manifest, ClusterObject]], Counter[str]]:
+    """Objects of the kinds that a server stores, and the number of objects of each other kind.
 
-    Args:
-        manifests: of any kind.
-        validation: of the fields of those that are converted.
-        namespace: for namespaced objects that name none.
-        named: whether each must have a name.
-
-    Raises:
-        BadInput: all manifests that cannot be read, whose fields are refused, or that lack a name.
+    Namespaced objects that name no namespace get that one. Unless `named` is off, all need a name.
     """
-    found, errors = StorableObjects(), ManifestErrors(validation)
+    found: list[tuple[Manifest, ClusterObject]] = []
+    skipped: Counter[str] = Counter()
+    errors = ManifestErrors(validation)
     for manifest in manifests:
         set_namespace(manifest, namespace)
         try:
@@ -133,40 +176,22 @@ def storable_objects(
             errors.add(manifest, error)
             continue
         if converted is None:
-            found.skipped[manifest.kind] += 1
-        else:
-            errors.check_fields(manifest)
-            if named and not (manifest.content.get("metadata") or {}).get("name"):
-                # A server says so of one batch, by a number, when those before it are written.
-                errors.add(manifest, ManifestError("metadata.name", "name is required"))
-            found.objects.append((manifest, converted))
+            skipped[manifest.kind] += 1
+            continue
+        errors.check_fields(manifest)
+        if named and not (manifest.content.get("metadata") or {}).get("name"):
+            # A server says so of one batch, by a number, when those before it are written.
+            errors.add(manifest, ManifestError("metadata.name", "name is required"))
+        found.append((manifest, converted))
     errors.raise_all()
-    return found
-
-
-def reference_of(converted: ClusterObject) -> ObjectReference:
-    """Reference to the object of a manifest; its namespace is None for a node."""
-    kind = kind_of(converted)
-    if kind is None:
-        raise AssertionError("manifests give no empty objects")
-    metadata = getattr(converted, kind.field).metadata
-    namespace = None if kind is Kind.NODE else metadata.namespace or "default"
-    return ObjectReference(kind, metadata.name, namespace)
+    return found, skipped
 
 
 def manifest_pods(
     manifests: Sequence[Manifest], validation: FieldValidation, namespace: str | None = None
-) -> tuple[list[ManifestPod], Counter[str]]:
-    """Convert the manifests of pods and of workloads that make pods.
-
-    Returns:
-        The pods, and the number of objects of each other kind.
-
-    Raises:
-        BadInput: all manifests that cannot be read, or whose fields are refused; or none is a pod
-            or makes one.
-    """
-    pods: list[ManifestPod] = []
+) -> tuple[list[tuple[Manifest, Pod]], Counter[str]]:
+    """Pods of manifests and of workloads that make pods, and the number of each other kind."""
+    pods: list[tuple[Manifest, Pod]] = []
     skipped: Counter[str] = Counter()
     errors = ManifestErrors(validation)
     for manifest in manifests:
@@ -176,7 +201,7 @@ def manifest_pods(
         set_namespace(manifest, namespace)
         errors.check_fields(manifest)
         try:
-            pods.append(ManifestPod(manifest, pod_from_manifest(manifest.content)))
+            pods.append((manifest, pod_from_manifest(manifest.content)))
         except ManifestError as error:
             errors.add(manifest, error)
     errors.raise_all()
@@ -193,12 +218,7 @@ def pod_requests(
     namespace: str | None,
     validation: FieldValidation,
 ) -> list[PodRequest]:
-    """Pods that are named on the command line, then those of files.
-
-    Raises:
-        UsageError: neither names nor files are given.
-        BadInput: a name of no pod, or files that cannot be read.
-    """
+    """Pods that are named on the command line, then those of files."""
     if not stored and not paths:
         raise click.UsageError("say which pods: -f PATH, or NAMESPACE/NAME of pods in the state")
     requests = [
@@ -210,32 +230,26 @@ def pod_requests(
         warn_skipped(skipped, _NO_POD_KINDS)
         requests += [
             PodRequest(
-                each.pod,
-                _subject(each.manifest),
-                each.manifest.label,
+                PodSource(object=pod),
+                _subject(manifest),
+                manifest.label,
                 validation.of_constraints,
-                _replicas(each.manifest),
+                _replicas(manifest),
             )
-            for each in pods
+            for manifest, pod in pods
         ]
     return requests
 
 
 def refuse_workloads(requests: Sequence[PodRequest]) -> None:
-    """Refuse pods that a workload would make: they have no name to reserve a node for.
-
-    Raises:
-        BadInput: with each workload.
-    """
+    """Refuse pods that a workload would make: they have no name to reserve a node for."""
     workloads = [each for each in requests if each.replicas is not None]
     if workloads:
-        raise BadInput(
-            *(
-                f"{each.title}: a place is held for a pod, by its name: give pods; "
-                "`simulate` places what a workload would make, and holds nothing"
-                for each in workloads
-            )
+        text = (
+            "a place is held for a pod, by its name: give pods; `simulate` places what a workload "
+            "would make, and holds nothing"
         )
+        raise BadInput(*(f"{each.title}: {text}" for each in workloads))
 
 
 def warn_skipped(skipped: Counter[str], reason: str) -> None:
@@ -247,14 +261,13 @@ def warn_skipped(skipped: Counter[str], reason: str) -> None:
 
 def named_request(name: ObjectName) -> PodRequest:
     """Request about a pod of the state, by its name; or what errors about a workload's name say."""
-    reference = PodReference(name.name, name.namespace)
     kind = POD if name.kind == RESERVATION else name.kind
     # Pods of the state are taken as they are: validating them again could refuse them.
     return PodRequest(
-        reference,
-        Subject(reference, kind),
-        f"{kind} {reference.full_name}",
-        ConstraintValidation.IGNORE,
+        PodSource(ref=name.pod),
+        Subject(name.pod, kind),
+        f"{kind} {full_name(name.pod)}",
+        CONSTRAINT_VALIDATION_IGNORE,
     )
 
 
@@ -263,7 +276,7 @@ def _subject(manifest: Manifest) -> Subject:
     metadata = metadata if isinstance(metadata, dict) else {}
     namespace, name = metadata.get("namespace") or "default", metadata.get("name") or ""
     uid = metadata.get("uid") if manifest.kind == "Pod" else None
-    pod = PodReference(str(name), str(namespace), str(uid) if uid else None)
+    pod = PodReference(namespace=str(namespace), name=str(name), uid=str(uid) if uid else "")
     return Subject(pod, manifest.kind, manifest.source)
 
 
@@ -279,7 +292,7 @@ def _replicas(manifest: Manifest) -> int | None:
 def set_namespace(manifest: Manifest, namespace: str | None) -> None:
     """Set the namespace of an object that names none and has one."""
     metadata = manifest.content.get("metadata")
-    if namespace is None or manifest.kind == _NODE or not isinstance(metadata, dict):
+    if namespace is None or manifest.kind == NODE or not isinstance(metadata, dict):
         return
     if not metadata.get("namespace"):
         metadata["namespace"] = namespace

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -23,49 +23,69 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from google.protobuf.message import Message
+
     from topospread_client import Client, Connection
-    from topospread_client._bridge import Caller
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7946"
 
+_PATIENCE: Final = 1.5
+"""Seconds of tries to reach a server: a person waits for the message that there is none."""
+
+_RESTART: Final = 60.0
+"""Seconds of tries to go on with a watch: servers are restarted meanwhile."""
+
 _C = TypeVar("_C", bound="Callable[..., Any]")
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True)
+
+MAX_NUMBER: Final = 2**31 - 1
+"""Largest number that fields of requests hold."""
 
 PATH: Final = click.Path(readable=False)
 """A path that shells complete and that the verb looks at itself."""
 
 
-_OF_A_SERVER: Final = (
-    "address",
-    "tls",
-    "tls_ca",
-    "tls_cert",
-    "tls_key",
-    "tls_server_name",
-    "insecure",
-    "token_file",
-)
-"""Options that mean nothing where no server is called."""
+class ApiCaller(Protocol):
+    """Something that answers requests; an empty cluster is the one of the command line."""
+
+    def call(self, method: str, request: Message, *, timeout: float | None = None) -> Any:
+        """Response message of a method, by its short name: ``EvaluatePod``.
+
+        Raises:
+            TopospreadClientError: the call failed.
+        """
+        ...
+
+    def stream(
+        self, method: str, request: Message, *, timeout: float | None = None
+    ) -> Iterator[Any]:
+        """Messages of a server stream; raises as `call` does."""
+        ...
+
+
+def pages(caller: ApiCaller, method: str, request: Any) -> Iterator[Any]:
+    """Messages of all pages of a list, of which the request asks for the first."""
+    while True:
+        page = caller.call(method, request)
+        yield page
+        if not page.next_page_token:
+            return
+        request.page_token = page.next_page_token
 
 
 class StateSource(Protocol):
     """What `--from` names: a state that is loaded into this process."""
 
-    def serve(self, options: ClientOptions) -> AbstractContextManager[Caller]:
+    def serve(self, options: ClientOptions) -> AbstractContextManager[ApiCaller]:
         """Load the state as that of the options' cluster; yields what answers calls."""
         ...
 
 
-class VerbDefaults(Protocol):
+class VerbDefaults(NamedTuple):
     """What holds where kubectl runs the command and nothing else is given."""
 
-    def source(self) -> StateSource:
-        """What is read where no server is named."""
-        ...
-
-    def namespace(self, options: ClientOptions) -> str | None:
-        """Namespace where none is given; None where a verb is of all."""
-        ...
+    source: StateSource
+    namespace: Callable[[ClientOptions], str | None]
 
 
 class ImpliedNamespace(str):
@@ -117,13 +137,10 @@ class ClientOptions:
         """Choose between a server and a source, and check that the options are of what is chosen.
 
         With `--from` no server is called, and variables that name one are left aside.
-
-        Raises:
-            UsageError: an option of a server beside `--from`, or one of its own without it.
         """
         if self.kubectl is not None:
             if self.source is None and not self._server_is_chosen():
-                self.source = self.kubectl.source()
+                self.source = self.kubectl.source
             if self.source is None:
                 return
         if self.source is not None:
@@ -141,9 +158,6 @@ class ClientOptions:
         """Whether a server is asked under kubectl.
 
         A cluster that is chosen by --context or --kubeconfig wins over a server of a variable.
-
-        Raises:
-            UsageError: both are named on the command line.
         """
         address = self.sources.get("address", "")
         flag = (
@@ -154,11 +168,7 @@ class ClientOptions:
         return bool(address) and not flag
 
     def imply_namespace(self, values: dict[str, Any]) -> None:
-        """Fill in the namespace of a verb's values that kubectl would take where none is given.
-
-        Raises:
-            BadInput: the kubeconfig does not tell it.
-        """
+        """Fill in the namespace of a verb's values that kubectl would take where none is given."""
         asked = "namespace" in values and not values.get("all_namespaces")
         if self.kubectl is not None and asked and values["namespace"] is None:
             implied = self.kubectl.namespace(self)
@@ -178,23 +188,15 @@ class ClientOptions:
             insecure=self.insecure,
             token=token,
             token_file=self.token_file,
-            # A person waits for the message that there is no server.
-            retry_timeout=1.5,
+            retry_timeout=_PATIENCE,
         )
 
     @contextmanager
-    def client(self) -> Iterator[Client]:
-        """Client for the server, or for the cluster that `--from` loads into this process.
+    def server_client(self) -> Iterator[Client]:
+        """Client for the server, where calls need more than an ApiCaller's methods.
 
         The errors of its calls name the address.
         """
-        if self.source is not None:
-            # Until verbs make calls by themselves.
-            from topospread_client._bridge import BridgeClient
-
-            with self.source.serve(self) as caller, naming_address(""):
-                yield BridgeClient(caller, cluster=self.cluster, timeout=self.timeout)
-            return
         from topospread_client import Client
 
         connection = self.connection()
@@ -203,6 +205,32 @@ class ClientOptions:
             Client(connection, cluster=self.cluster, timeout=self.timeout) as client,
         ):
             yield client
+
+    @contextmanager
+    def client(self) -> Iterator[ApiCaller]:
+        """Caller of the server, or of the cluster that `--from` loads into this process.
+
+        The errors of its calls name the address.
+        """
+        if self.source is None:
+            with self.server_client() as client:
+                yield client
+            return
+        with self.source.serve(self) as caller, naming_address(""):
+            yield caller
+
+    def watch(self, method: str, request: Message) -> Iterator[Any]:
+        """Messages of a watch at the server, which goes on when its server is away for a while.
+
+        The first message comes, or fails to, as soon as the answer of any other call.
+        """
+        from topospread_client import Client
+
+        connection = replace(self.connection(), retry_timeout=_RESTART)
+        # A stream is opened within the time-out of calls, and reopened within the other one.
+        client = Client(connection, cluster=self.cluster, timeout=min(self.timeout, _PATIENCE))
+        with naming_address(connection.address), client:
+            yield from client.stream(method, request)
 
 
 @contextmanager
@@ -214,7 +242,7 @@ def naming_address(address: str) -> Iterator[None]:
         raise errors.CallsFailed([errors.FailedCall(error)], address) from error
 
 
-class _Seconds(click.FloatRange):
+class Seconds(click.FloatRange):
     """More than 0; NaN is not, though no comparison finds it."""
 
     @override
@@ -246,55 +274,51 @@ def _option(*names: str, **attributes: Any) -> Callable[[_C], _C]:
     return click.option(*names, expose_value=False, callback=_store, default=None, **attributes)
 
 
-def _server_option(variable: str, *names: str, **attributes: Any) -> Callable[[_C], _C]:
-    return _option(*names, envvar=f"TOPOSPREAD_{variable}", show_envvar=True, **attributes)
-
-
-# TOPOSPREAD_TLS_CERT, …_TLS_KEY and …_INSECURE are settings of `serve`.
-_SERVER: Final = (
-    _server_option("ADDRESS", "--address", metavar="HOST:PORT", help="The server."),
-    _server_option("CLUSTER", "--cluster", metavar="NAME", help="The cluster."),
-    _server_option(
-        "TIMEOUT",
+_SERVER: Final[Sequence[tuple[str, str, Any, str]]] = (
+    ("--address", "ADDRESS", "HOST:PORT", "The server."),
+    ("--cluster", "CLUSTER", "NAME", "The cluster."),
+    (
         "--timeout",
-        type=_Seconds(0, min_open=True),
-        help="Seconds to wait for an answer; inf is no limit.",
+        "TIMEOUT",
+        Seconds(0, min_open=True),
+        "Seconds to wait for an answer; inf is no limit.",
     ),
-    _server_option(
-        "TLS", "--tls/--no-tls", is_flag=True, help="Use TLS; any --tls-… option does so, too."
-    ),
-    _server_option(
-        "TLS_CA", "--tls-ca", type=_FILE, help="PEM file with the CA of the server's certificate."
-    ),
-    _server_option(
-        "CLIENT_TLS_CERT", "--tls-cert", type=_FILE, help="PEM file with this client's certificate."
-    ),
-    _server_option(
-        "CLIENT_TLS_KEY", "--tls-key", type=_FILE, help="PEM file with the key of --tls-cert."
-    ),
-    _server_option(
-        "TLS_SERVER_NAME",
-        "--tls-server-name",
-        metavar="NAME",
-        help="Name that the certificate must be for.",
-    ),
-    _server_option(
-        "TOKEN_FILE",
+    ("--tls/--no-tls", "TLS", bool, "Use TLS; any --tls-… option does so, too."),
+    ("--tls-ca", "TLS_CA", _FILE, "PEM file with the CA of the server's certificate."),
+    ("--tls-cert", "CLIENT_TLS_CERT", _FILE, "PEM file with this client's certificate."),
+    ("--tls-key", "CLIENT_TLS_KEY", _FILE, "PEM file with the key of --tls-cert."),
+    ("--tls-server-name", "TLS_SERVER_NAME", "NAME", "Name that the certificate must be for."),
+    (
         "--token-file",
-        type=_FILE,
-        help="File with the token that says who calls; TOPOSPREAD_TOKEN may hold it instead.",
+        "TOKEN_FILE",
+        _FILE,
+        "File with the token that says who calls; TOPOSPREAD_TOKEN may hold it instead.",
     ),
-    _server_option(
-        "CLIENT_INSECURE", "--insecure", is_flag=True, help="Allow plain text to another machine."
-    ),
+    ("--insecure", "CLIENT_INSECURE", bool, "Allow plain text to another machine."),
 )
+"""Flags, variables without their prefix, metavars or types, and what the options are.
+
+TOPOSPREAD_TLS_CERT, …_TLS_KEY and …_INSECURE are settings of `serve`.
+"""
+
+_OF_A_SERVER: Final = [
+    flag.partition("/")[0].removeprefix("--").replace("-", "_")
+    for flag, *_ in _SERVER
+    if flag not in ("--cluster", "--timeout")
+]
+"""Options that mean nothing where no server is called."""
+
 _OUTPUTS: Final = click.Choice(["table", "wide", "json", "yaml", "name"])
 
 
 def server_options(command: _C) -> _C:
     """Add the options for the server that is called."""
-    for option in reversed(_SERVER):
-        command = option(command)
+    for flag, variable, of, text in reversed(_SERVER):
+        attributes: dict[str, Any] = {"metavar": of} if isinstance(of, str) else {"type": of}
+        if of is bool:
+            attributes = {"is_flag": True}
+        variable = f"TOPOSPREAD_{variable}"
+        command = _option(flag, envvar=variable, show_envvar=True, help=text, **attributes)(command)
     return command
 
 
@@ -337,3 +361,8 @@ def pass_options(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(options, *args, **values)
 
     return pass_given_options(update_wrapper(completed, function))
+
+
+def server_verb(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a verb that asks a server or a source, and pass them to its function."""
+    return server_options(output_option(pass_options(function)))

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -81,6 +81,23 @@ def table(
     return widths
 
 
+class Column(NamedTuple):
+    """One column of a table of items; its heading begins with ``#`` where it holds numbers."""
+
+    heading: str
+    value: Callable[[Any], object]
+    wide: bool = False
+
+
+def print_items(
+    columns: Sequence[Column], items: Iterable[Any], *, wide: bool = False, **options: Any
+) -> Sequence[int]:
+    """Print a row for each item; `options` are those of :func:`table`."""
+    shown = [column for column in columns if wide or not column.wide]
+    rows = [[column.value(item) for column in shown] for item in items]
+    return table([column.heading for column in shown], rows, **options)
+
+
 def dump(value: Any, form: str) -> None:
     """Print a value as ``json`` or ``yaml``."""
     if form == "json":
@@ -105,6 +122,14 @@ def dump(value: Any, form: str) -> None:
     click.echo(text, nl=False)
 
 
+def dump_line(value: Any, form: str) -> None:
+    """Print one value of many: a line of ``json``, or an item of a list in ``yaml``."""
+    if form == "json":
+        click.echo(json.dumps(value))
+    else:
+        dump([value], form)
+
+
 def encodable(text: str) -> bool:
     """Whether stdout's encoding has all characters of a text."""
     try:
@@ -120,6 +145,19 @@ def fields(pairs: Iterable[tuple[str, object]]) -> None:
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         click.echo(f"{name + ':':<{width + 1}} {printable(str(value))}")
+
+
+def separated(items: Iterable[Any], show: Callable[[Any], object]) -> None:
+    """Print items with an empty line between."""
+    for position, item in enumerate(items):
+        if position:
+            click.echo()
+        show(item)
+
+
+def yes_no(value: bool) -> str:
+    """Cell of a column that is yes or no."""
+    return "yes" if value else "no"
 
 
 def seconds(duration: float | None) -> str:

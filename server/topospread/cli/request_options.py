@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from topospread.cli import manifest_files
 from topospread.cli.errors import BadInput
-from topospread.cli.field_validation import FieldValidation
+from topospread.cli.manifest_objects import FieldValidation
 from topospread.cli.options import PATH
-from topospread_client import Consistency, Fit, ManifestError, Settings, args_from_manifest
+from topospread_client import ManifestError, args_from_manifest
+from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-FITS: Final = {
-    "spread-only": Fit.SPREAD_ONLY,
-    "node": Fit.NODE,
-    "node-and-resources": Fit.NODE_AND_RESOURCES,
+_C = TypeVar("_C", bound="Callable[..., Any]")
+_R = TypeVar("_R", bound=Any)
+
+_FITS: Final[Mapping[str | None, common_pb2.Fit.ValueType]] = {
+    "spread-only": common_pb2.FIT_SPREAD_ONLY,
+    "node": common_pb2.FIT_NODE,
+    "node-and-resources": common_pb2.FIT_NODE_AND_RESOURCES,
 }
-"""Values of `--fit`."""
-
 _VALIDATIONS: Final = {
     **{each.value: each for each in FieldValidation},
     "true": FieldValidation.STRICT,
@@ -32,7 +36,118 @@ _VALIDATIONS: Final = {
 _FULL: Final = "full"
 _BOOLEANS: Final = {"true": True, "false": False}
 
-_C = TypeVar("_C", bound="Callable[..., Any]")
+
+@dataclass(frozen=True, slots=True)
+class RequestOptions:
+    """What the options of :func:`request_options` say, for the fields of requests.
+
+    None is no setting, and the state at hand; an unspecified fit leaves it to the server.
+    """
+
+    settings: common_pb2.Settings | None = None
+    consistency: common_pb2.Consistency | None = None
+    validation: FieldValidation = FieldValidation.STRICT
+    fit: common_pb2.Fit.ValueType = common_pb2.FIT_UNSPECIFIED
+
+    def fill(self, request: _R) -> _R:
+        """Set those of the fields that a request has, and return it.
+
+        A validation that is set stays: pods of the state have one of their own.
+        """
+        names = request.DESCRIPTOR.fields_by_name
+        for name in ("settings", "consistency"):
+            value = getattr(self, name)
+            if value is not None and name in names:
+                getattr(request, name).CopyFrom(value)
+        if "fit" in names:
+            request.fit = self.fit
+        if "validation" in names and not request.validation:
+            request.validation = self.validation.of_constraints
+        return request
+
+
+def request_options(*names: str, fit_help: str = "") -> Callable[[_C], _C]:
+    """Add options of requests to a verb, which takes what they say as `asked`.
+
+    They fill the fields of these names: settings, consistency, validation, fit. `fit_help` is of
+    `--fit` where the server chooses what it is without the option.
+    """
+
+    def decorate(verb: _C) -> _C:
+        def asking(*args: Any, **values: Any) -> Any:
+            said: dict[str, Any] = {}
+            if "settings" in names:
+                keys = ("args_file", "profile", "gates")
+                said["settings"] = _settings(*(values.pop(key) for key in keys))
+            if "consistency" in names:
+                said["consistency"] = _consistency(values.pop("consistency"))
+            if "validation" in names:
+                said["validation"] = values.pop("validation")
+            if "fit" in names:
+                said["fit"] = _FITS.get(values.pop("fit"), common_pb2.FIT_UNSPECIFIED)
+            return verb(*args, asked=RequestOptions(**said), **values)
+
+        command: Any = update_wrapper(asking, verb)
+        for name in ("consistency", "validation", "settings", "fit"):
+            for option in _OPTIONS[name] if name in names else ():
+                if name == "fit" and fit_help:
+                    option = click.option("--fit", type=click.Choice(list(_FITS)), help=fit_help)
+                command = option(command)
+        return command  # type: ignore[no-any-return] # click's decorators keep the type
+
+    return decorate
+
+
+validation_option: Final = click.option(
+    "--validate",
+    "validation",
+    type=click.Choice(list(_VALIDATIONS)),
+    callback=lambda context, parameter, word: _VALIDATIONS[word],
+    default=FieldValidation.STRICT.value,
+    show_default=True,
+    metavar="strict|warn|ignore",
+    help="What becomes of fields that Kubernetes does not have, misspelt ones for example. "
+    "With ignore, constraints that an API server would refuse are taken, too.",
+)
+"""Adds ``validation``: how strictly manifests are checked."""
+
+_OPTIONS: Final = {
+    "settings": (
+        click.option(
+            "--gate", "gates", multiple=True, metavar="NAME=BOOL", help="Switch a feature gate."
+        ),
+        click.option(
+            "--profile", metavar="NAME", help="Judge by this profile of the server's configuration."
+        ),
+        click.option(
+            "--args",
+            "args_file",
+            metavar="PATH",
+            type=PATH,
+            help="Judge by these PodTopologySpreadArgs.",
+        ),
+    ),
+    "consistency": (
+        click.option(
+            "--consistency",
+            default=_FULL,
+            show_default=True,
+            metavar="full|minimize-latency|REVISION",
+            help="See every write before this call; answer from the state at hand; or wait for "
+            "this revision.",
+        ),
+    ),
+    "validation": (validation_option,),
+    "fit": (
+        click.option(
+            "--fit",
+            type=click.Choice(list(_FITS)),
+            default="node-and-resources",
+            show_default=True,
+            help="What to ask beside spreading.",
+        ),
+    ),
+}
 
 
 def input_options(*, required: bool) -> Callable[[_C], _C]:
@@ -59,117 +174,51 @@ def input_options(*, required: bool) -> Callable[[_C], _C]:
     return decorate
 
 
-def fit_option(command: _C) -> _C:
-    """Add ``fit``: which of the scheduler's filters beside spreading are asked; all by default."""
-    return click.option(
-        "--fit",
-        type=click.Choice(list(FITS)),
-        default="node-and-resources",
-        show_default=True,
-        help="What to ask beside spreading.",
-    )(command)
-
-
-def all_namespaces_option(command: _C) -> _C:
-    """Add ``all_namespaces``, which kubectl needs and people type: here it is the default."""
-    return click.option(
-        "-A", "--all-namespaces", is_flag=True, help="All namespaces, which is the default."
-    )(command)
+all_namespaces_option: Final = click.option(
+    "-A", "--all-namespaces", is_flag=True, help="All namespaces, which is the default."
+)
+"""Adds ``all_namespaces``, which kubectl needs and people type: here it is the default."""
 
 
 def check_all_namespaces(*, all_namespaces: bool, namespace: str | None) -> None:
-    """Refuse `-A` beside `-n`.
-
-    Raises:
-        UsageError: both are given.
-    """
+    """Refuse `-A` beside `-n`."""
     if all_namespaces and namespace:
         raise click.UsageError("-A is all namespaces and -n is one: give one of them")
 
 
-def consistency_option(command: _C) -> _C:
-    """Add ``consistency``: how fresh the state must be that pods are judged on."""
-    return click.option(
-        "--consistency",
-        default=_FULL,
-        show_default=True,
-        metavar="full|minimize-latency|REVISION",
-        help="See every write before this call; answer from the state at hand; or wait for this "
-        "revision.",
-    )(command)
-
-
-def validation_option(command: _C) -> _C:
-    """Add ``validation``: how strictly manifests are checked."""
-    return click.option(
-        "--validate",
-        "validation",
-        type=click.Choice(list(_VALIDATIONS)),
-        callback=lambda context, parameter, word: _VALIDATIONS[word],
-        default=FieldValidation.STRICT.value,
-        show_default=True,
-        metavar="strict|warn|ignore",
-        help="What becomes of fields that Kubernetes does not have, misspelt ones for example. "
-        "With ignore, constraints that an API server would refuse are taken, too.",
-    )(command)
-
-
-def consistency_of(option: str) -> Consistency | None:
-    """Consistency that `--consistency` asks for; None for the state at hand.
-
-    Raises:
-        BadInput: the option is empty.
-    """
+def _consistency(option: str) -> common_pb2.Consistency | None:
+    """Consistency that `--consistency` asks for; None for the state at hand."""
     if not option:
         raise BadInput(
             "--consistency is empty: write full, minimize-latency, or the revision of an answer"
         )
     if option == _FULL:
-        return Consistency(fully_consistent=True)
+        return common_pb2.Consistency(fully_consistent=True)
     if option == "minimize-latency":
         return None
-    return Consistency(at_least_as_fresh=option)
+    return common_pb2.Consistency(at_least_as_fresh=option)
 
 
-def rules_options(command: _C) -> _C:
-    """Add ``args_file``, ``profile`` and ``gates`` to a verb."""
-    command = click.option(
-        "--gate", "gates", multiple=True, metavar="NAME=BOOL", help="Switch a feature gate."
-    )(command)
-    command = click.option(
-        "--profile", metavar="NAME", help="Judge by this profile of the server's configuration."
-    )(command)
-    return click.option(
-        "--args",
-        "args_file",
-        metavar="PATH",
-        type=PATH,
-        help="Judge by these PodTopologySpreadArgs.",
-    )(command)
-
-
-def settings_of(
+def _settings(
     args_file: str | None, profile: str | None, gates: Sequence[str]
-) -> Settings | None:
-    """Settings that the options of :func:`rules_options` give; None without any of them.
-
-    Raises:
-        BadInput: args that cannot be read, or a gate that is neither true nor false.
-    """
+) -> common_pb2.Settings | None:
+    """Settings that options give; None without any of them."""
     if args_file and profile:
         raise click.UsageError("--args stands instead of a profile's arguments: give one of them")
     if not (args_file or profile or gates):
         return None
-    args = None
+    made = common_pb2.Settings(feature_gates=dict(map(_gate, gates)))
+    if profile:
+        made.profile = profile
     if args_file:
         value = manifest_files.read_value(args_file)
         if not isinstance(value, dict):
             raise BadInput(f"{args_file}: expected PodTopologySpreadArgs")
         try:
-            args = args_from_manifest(value)
+            made.args.CopyFrom(args_from_manifest(value))
         except ManifestError as error:
             raise BadInput(f"{args_file}: {error}") from error
-    return Settings(profile, args, dict(_gate(gate) for gate in gates))
+    return made
 
 
 def _gate(text: str) -> tuple[str, bool]:

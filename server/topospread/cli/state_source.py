@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,10 +21,9 @@ import click
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import BadInput
 from topospread.cli.kinds import is_constraint
-from topospread.cli.manifest_objects import warn_skipped
+from topospread.cli.manifest_objects import FieldValidation, ManifestErrors, warn_skipped
 from topospread.cli.options import PATH, ClientOptions
-from topospread.cli.state_objects import StateObjects
-from topospread_client import TopospreadClientError, error_from_status
+from topospread_client import ManifestError, TopospreadClientError, object_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from topospread.api.local import LocalApi
+    from topospread.cli.manifest_files import Manifest
     from topospread.spread.settings import ConfiguredRules
     from topospread.store.model import Key, StoredObject
 
@@ -85,11 +86,7 @@ def kubeconfig_option(command: _C) -> _C:
 
 
 def check_changes(options: ClientOptions) -> None:
-    """Refuse a watch of a state that is loaded once.
-
-    Raises:
-        UsageError: there is no server whose state could change.
-    """
+    """Refuse a watch of a state that is loaded once."""
     if options.source is not None:
         raise click.UsageError("--watch needs a server: what is loaded once does not change")
 
@@ -122,22 +119,13 @@ def take_option(field: str) -> Callable[[click.Context, click.Parameter, str | N
 
 @dataclass(frozen=True, slots=True)
 class ManifestSource:
-    """A cluster's state in files; see :class:`~topospread.cli.options.StateSource`.
-
-    Attributes:
-        path: a file, a directory, or ``-`` for standard input.
-    """
+    """A cluster's state in files; see StateSource."""
 
     path: str
 
     @contextmanager
     def serve(self, options: ClientOptions) -> Iterator[LoadedCluster]:
-        """See StateSource.
-
-        Raises:
-            BadInput: the files or the configuration cannot be used; all that is wrong with either.
-            UsageError: standard input is read for something else, too.
-        """
+        """See StateSource."""
         if options.source_kubeconfig or options.kube_context:
             flag = "--kubeconfig" if options.source_kubeconfig else "--context"
             raise click.UsageError(f"{flag} goes with --from kubeconfig")
@@ -147,28 +135,59 @@ class ManifestSource:
             yield _loaded(options, self._objects())
 
     def _objects(self) -> Iterator[StoredObject]:
-        """Objects of the files as a store holds them, each once."""
+        """Objects of the files as a store holds them: of one given twice, what `apply` leaves."""
+        newest: dict[Key, StoredObject] = {}
+        skipped: Counter[str] = Counter()
+        errors = ManifestErrors(FieldValidation.WARN)
         with output.progress("reading MiB of") as progress:
-            found = StateObjects()
             for manifest in manifest_files.stream(self.path, partial(_show, progress)):
-                found.add(manifest)
-        found.errors.raise_all()
-        warn_skipped(found.skipped, _SKIPPED_KINDS)
+                each = _stored(manifest, errors, skipped)
+                before = newest.get(each.key) if each else None
+                if each and not (before and _is_older(each.resource_version, before)):
+                    newest[each.key] = each
+        errors.raise_all()
+        warn_skipped(skipped, _SKIPPED_KINDS)
         name = "standard input" if self.path == manifest_files.STDIN else self.path
-        if not found.newest:
+        if not newest:
             raise BadInput(f"{name}: there are no nodes, pods or workloads in it")
         if _is_judged():
-            _check_complete(name, found.newest)
-        yield from found.newest.values()
+            _check_complete(name, newest)
+        yield from newest.values()
+
+
+def _stored(
+    manifest: Manifest, errors: ManifestErrors, skipped: Counter[str]
+) -> StoredObject | None:
+    """A manifest as a store holds it; None where it is of another kind, or wrong."""
+    from topospread.codec.stored import stored
+    from topospread.errors import TopospreadError
+    from topospread.store.checks import check_size
+
+    try:
+        message = object_from_manifest(manifest.content)
+        if message is None:
+            skipped[manifest.kind] += 1
+            return None
+        made = stored(message)
+        check_size(made)
+    except (ManifestError, TopospreadError) as error:
+        errors.check_fields(manifest)
+        errors.add(manifest, error)
+        return None
+    if not made.resource_version:
+        # An API server has checked the fields of all that it has given a version.
+        errors.check_fields(manifest)
+    return made
+
+
+def _is_older(version: str, than: StoredObject) -> bool:
+    """Whether a resourceVersion is older than an object's; those that are not given are not."""
+    return bool(version and than.resource_version) and int(version) < int(than.resource_version)
 
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigSource:
-    """A cluster's state at its API server; see :class:`~topospread.cli.options.StateSource`.
-
-    Attributes:
-        context: of the kubeconfig; empty for its current one.
-    """
+    """A cluster's state at its API server, by a context of a kubeconfig; see StateSource."""
 
     context: str
 
@@ -201,18 +220,31 @@ class KubeconfigSource:
 class LoadedCluster:
     """Calls the API of a cluster that is loaded; errors are those of the client."""
 
-    def __init__(self, api: LocalApi) -> None:
+    def __init__(self, api: LocalApi, cluster: str, timeout: float) -> None:
         self._api = api
+        self._cluster = cluster
+        self._timeout = timeout
 
     def call(self, method: str, request: Message, *, timeout: float | None = None) -> Any:
         """The answer of a method, by its name."""
         with _errors_of_client():
-            return self._api.call(method, request, timeout=timeout)
+            return self._api.call(method, self._filled(request), timeout=timeout or self._timeout)
 
-    def stream(self, method: str, request: Message) -> Iterator[Any]:
-        """The answers of a method, by its name."""
+    def stream(
+        self, method: str, request: Message, *, timeout: float | None = None
+    ) -> Iterator[Any]:
+        """The answers of a method, by its name; nothing ends them but their reader."""
+        del timeout
         with _errors_of_client():
-            yield from self._api.stream(method, request)
+            yield from self._api.stream(method, self._filled(request))
+
+    def _filled(self, request: Any) -> Any:
+        if "cluster" not in request.DESCRIPTOR.fields_by_name or request.cluster:
+            return request
+        filled = type(request)()
+        filled.CopyFrom(request)
+        filled.cluster = self._cluster
+        return filled
 
 
 def _loaded(options: ClientOptions, objects: Iterable[StoredObject]) -> LoadedCluster:
@@ -223,7 +255,8 @@ def _loaded(options: ClientOptions, objects: Iterable[StoredObject]) -> LoadedCl
     # Before anything is loaded, which may take long.
     rules = _read_rules(options.source_config) if options.source_config else DEFAULT_RULES
     with _errors_of_client(), _without_collector():
-        return LoadedCluster(local_api(objects, rules, options.cluster))
+        api = local_api(objects, rules, options.cluster)
+        return LoadedCluster(api, options.cluster, options.timeout)
 
 
 def _read_rules(file: str) -> ConfiguredRules:
@@ -246,6 +279,7 @@ def _errors_of_client() -> Iterator[None]:
         raise
     except Exception as error:
         from topospread.calls.status import status_of
+        from topospread_client import error_from_status
 
         raise error_from_status(status_of(error)) from error
 
@@ -288,9 +322,6 @@ def _check_complete(name: str, objects: Mapping[Key, StoredObject]) -> None:
     Args:
         name: of the input.
         objects: of it.
-
-    Raises:
-        BadInput: there is no node.
     """
     # Here: a verb that calls a server reads no store's formats.
     from topospread.codec.stored import object_from_stored

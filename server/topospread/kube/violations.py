@@ -95,9 +95,9 @@ class Problems:
             self.violations += refused.violations
             return cast("_T", None)
 
-    def under(self, path: str = "") -> noted:
+    def under(self, path: str = "") -> _Part:
         """A context manager: what its block refuses is added, with paths below this one."""
-        return noted(self.violations, path)
+        return _Part(self.violations, path)
 
     def forget_errors(self) -> list[InvalidRequest]:
         """Let the errors go: they refer to the frames they came through, and these to this."""
@@ -130,7 +130,7 @@ FIRST: Final = _First()
 """For requests that are right nearly always: a wrong one is read again to find all violations."""
 
 
-class noted:  # noqa: N801 - a context manager, as contextlib's
+class _Part:
     """Add what a block refuses to what is wrong, and go on after it.
 
     No generator: the frame of one would be in the traceback of the error: a reference cycle.

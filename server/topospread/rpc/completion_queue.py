@@ -473,7 +473,7 @@ class IncomingCall:
         assert error is not None
         status = status_of(error, traceparent)
         return cygrpc.SendStatusFromServerOperation(
-            trailers(status, traceparent), status.code, status.message.encode(), _NO_FLAGS
+            trailers(status, traceparent, error), status.code, status.message.encode(), _NO_FLAGS
         )
 
     def ended(self, event: Any) -> None:

@@ -133,7 +133,7 @@ class ThreadContext:
         if error is None:
             return
         status = status_of(error, call.span.traceparent)
-        self._context.set_trailing_metadata(trailers(status, call.span.traceparent))
+        self._context.set_trailing_metadata(trailers(status, call.span.traceparent, error))
         self._context.abort(grpc.StatusCode[code_of(error)], status.message)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.soak.timetable import Timetable
-from topospread_client import Kind
+from topospread_client import kind_of
+from topospread_proto.v1 import common_pb2 as common
 
 if TYPE_CHECKING:
     from bench.soak.simulated_cluster import ChangeSet
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 NODES, PODS = 100, 1000
 
-Place = tuple[Kind, str, str]
+Place = tuple[common.Kind.ValueType, str, str]
 
 
 class World:
@@ -36,26 +37,26 @@ class World:
             field = made.WhichOneof("content")
             assert field is not None
             meta = getattr(made, field).metadata
-            place = (Kind[field.upper()], meta.namespace, meta.name)
+            place = (kind_of(made), meta.namespace, meta.name)
             self.ever[place] += place not in self.objects
             self.objects[place] = made
             versions.append(int(meta.resource_version))
             if field == "pod" and made.pod.spec.node_name:
-                assert (Kind.NODE, "", made.pod.spec.node_name) in self.objects or (
+                assert (common.KIND_NODE, "", made.pod.spec.node_name) in self.objects or (
                     made.pod.metadata.HasField("deletion_timestamp")
                 )
         assert len(set(versions)) == len(written)
         assert min(versions, default=self.newest + 1) > self.newest
         self.newest = max(versions, default=self.newest)
 
-    def of(self, kind: Kind) -> list[ClusterObject]:
-        return [made for (each, _, _), made in self.objects.items() if each is kind]
+    def of(self, kind: common.Kind.ValueType) -> list[ClusterObject]:
+        return [made for (each, _, _), made in self.objects.items() if each == kind]
 
     @property
     def running(self) -> list[ClusterObject]:
         return [
             made
-            for made in self.of(Kind.POD)
+            for made in self.of(common.KIND_POD)
             if made.pod.status.phase == "Running"
             and not made.pod.metadata.HasField("deletion_timestamp")
         ]
@@ -83,13 +84,14 @@ def test_equal_seeds_give_equal_days() -> None:
 def test_day_ends_with_a_cluster_as_at_its_beginning_but_for_names(minutes: int) -> None:
     day = Timetable(NODES, PODS, minutes, 3)
     world = lived(day)
-    assert len(world.of(Kind.NODE)) == NODES
-    assert len(world.running) == len(world.of(Kind.POD)) == pytest.approx(PODS, rel=0.02)
-    assert not any(made.node.spec.taints for made in world.of(Kind.NODE))
+    assert len(world.of(common.KIND_NODE)) == NODES
+    assert len(world.running) == len(world.of(common.KIND_POD)) == pytest.approx(PODS, rel=0.02)
+    assert not any(made.node.spec.taints for made in world.of(common.KIND_NODE))
     assert {made.pod.metadata.namespace.partition("-")[0] for made in world.running} == {"team"}
     apps = {(t.namespace, t.name) for t in day.templates()}
     assert {
-        (s.service.metadata.namespace, s.service.metadata.name) for s in world.of(Kind.SERVICE)
+        (s.service.metadata.namespace, s.service.metadata.name)
+        for s in world.of(common.KIND_SERVICE)
     } == apps
-    assert len(apps) <= len(world.of(Kind.REPLICA_SET)) <= 2 * len(apps)
+    assert len(apps) <= len(world.of(common.KIND_REPLICA_SET)) <= 2 * len(apps)
     assert set(world.ever.values()) == {1}, "no name comes twice"

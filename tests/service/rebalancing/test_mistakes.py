@@ -67,3 +67,10 @@ def test_settings_that_are_not_there(peer: Peer):
     assert [field for field, _ in refused(peer, settings=Settings(profile="nobody"))] == [
         "settings.profile"
     ]
+
+
+def test_the_message_names_the_field_in_the_request(peer: Peer):
+    settings = Settings(args=PodTopologySpreadArgs(defaulting_type="None"))
+    with pytest.raises(grpc.RpcError) as failed:
+        peer.planner.PlanRebalance(PlanRebalanceRequest(settings=settings), timeout=PATIENCE)
+    assert str(failed.value.details()).startswith("settings.args.defaultingType: ")

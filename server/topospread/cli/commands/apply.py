@@ -10,19 +10,29 @@ import click
 
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import DONE, BadInput
-from topospread.cli.manifest_objects import reference_of, storable_objects, warn_skipped
-from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
-from topospread.cli.render import unlisted, writes
+from topospread.cli.kinds import NODE, NUMBERS, POD, ObjectName, object_name
+from topospread.cli.manifest_objects import storable_objects, warn_skipped
+from topospread.cli.options import ClientOptions, server_verb
+from topospread.cli.render import writes
 from topospread.cli.request_options import input_options, validation_option
-from topospread_client import Kind, ObjectOutcome
+from topospread_client import TopospreadClientError
+from topospread_proto.v1.cluster_state_service_pb2 import (
+    OBJECT_OUTCOME_IGNORED_STALE,
+    GetClusterRequest,
+)
+from topospread_proto.v1.common_pb2 import Consistency
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from topospread.cli.field_validation import FieldValidation
     from topospread.cli.manifest_files import Manifest
-    from topospread_client import ObjectReference, ReplaceObjectsResponse
-    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+    from topospread.cli.manifest_objects import FieldValidation
+    from topospread.cli.options import ApiCaller
+    from topospread_proto.v1.cluster_state_service_pb2 import (
+        ClusterObject,
+        ReplaceObjectsResponse,
+    )
+
 
 _SKIPPED_KINDS: Final = "kinds that spreading does not look at"
 
@@ -36,9 +46,7 @@ _SKIPPED_KINDS: Final = "kinds that spreading does not look at"
     is_flag=True,
     help="Make the input the full content of each kind in it: what it lacks is removed.",
 )
-@server_options
-@output_option
-@pass_options
+@server_verb
 def command(
     options: ClientOptions,
     paths: Sequence[str],
@@ -63,57 +71,53 @@ def command(
         typed = manifest_files.STDIN in paths and sys.stdin.isatty()
         with nullcontext() if typed else output.progress("reading"):
             manifests = manifest_files.read(paths, recursive=recursive, whole=replace)
-            found = storable_objects(manifests, validation, namespace)
+            found, skipped = storable_objects(manifests, validation, namespace)
             del manifests
     except KeyboardInterrupt:
         output.warn("nothing is written: the input was still being read")
         raise
-    warn_skipped(found.skipped, _SKIPPED_KINDS)
-    if not found.objects:
+    warn_skipped(skipped, _SKIPPED_KINDS)
+    if not found:
         output.warn("nothing to apply")
         return DONE
-    objects = [each for _, each in found.objects]
+    objects = [each for _, each in found]
     if replace:
-        replaced = _replace(options, _full_lists(found.objects), force=force)
+        replaced = _replace(options, _full_lists(found), force=force)
         writes.print_replaced(replaced, options, objects)
         return DONE
-    with options.client() as client:
+    with options.server_client() as client:
         with writes.write_progress("applying", "written") as progress:
             applied = client.apply_objects(objects, force=force, progress=progress)
-        lacking = unlisted.not_in_dump(client, found.objects, applied.revision)
-    writes.print_applied(applied, options, found.skipped, lacking)
-    unlisted.warn(lacking)
-    stale = applied.counts().get(ObjectOutcome.IGNORED_STALE, 0)
+        lacking = _not_in_dump(client, found, applied.meta.revision)
+    writes.print_applied(applied, options, skipped, lacking)
+    _warn_of_others(lacking)
+    stale = sum(each.outcome == OBJECT_OUTCOME_IGNORED_STALE for each in applied.results)
     if stale:
         output.warn(f"{stale} older than what is stored: --force writes them all the same")
     return DONE
 
 
 def _replace(
-    options: ClientOptions, lists: Mapping[Kind, Sequence[ClusterObject]], *, force: bool
-) -> dict[Kind, ReplaceObjectsResponse]:
-    responses: dict[Kind, ReplaceObjectsResponse] = {}
+    options: ClientOptions, lists: Mapping[str, Sequence[ClusterObject]], *, force: bool
+) -> dict[str, ReplaceObjectsResponse]:
+    responses: dict[str, ReplaceObjectsResponse] = {}
     replacing = writes.write_progress("replacing", "replaced", unit="kinds")
-    with options.client() as client, replacing as progress:
-        for kind in sorted(lists, key=list(Kind).index):
-            responses[kind] = client.replace_objects(kind, lists[kind], force=force)
+    with options.server_client() as client, replacing as progress:
+        for kind in sorted(lists, key=NUMBERS.__getitem__):
+            responses[kind] = client.replace_objects(NUMBERS[kind], lists[kind], force=force)
             progress(len(responses), len(lists))
     return responses
 
 
 def _full_lists(
     found: Iterable[tuple[Manifest, ClusterObject]],
-) -> dict[Kind, list[ClusterObject]]:
-    """The objects of each kind, each once.
-
-    Raises:
-        BadInput: with those that are given twice, before a kind is replaced.
-    """
-    lists: dict[Kind, list[ClusterObject]] = {}
-    first: dict[ObjectReference, Manifest] = {}
+) -> dict[str, list[ClusterObject]]:
+    """The objects of each kind, each once."""
+    lists: dict[str, list[ClusterObject]] = {}
+    first: dict[ObjectName, Manifest] = {}
     twice: list[str] = []
     for manifest, each in found:
-        named = reference_of(each)
+        named = object_name(each)
         before = first.setdefault(named, manifest)
         if before is not manifest:
             twice.append(f"{manifest.title}: is in {before.source}, too")
@@ -121,3 +125,56 @@ def _full_lists(
     if twice:
         raise BadInput(*twice, advice="with --replace, give each object once")
     return lists
+
+
+def _not_in_dump(
+    client: ApiCaller, written: Iterable[tuple[Manifest, ClusterObject]], revision: str
+) -> dict[str, int]:
+    """Number of nodes and of pods of the state that are not among the objects that were written.
+
+    Only where these look like a dump of all of them. The state's are counted, not listed; there is
+    no number where the server does not tell.
+    """
+    dumps = _dumps(written)
+    if not dumps:
+        return {}
+    try:
+        newest = GetClusterRequest(consistency=Consistency(at_least_as_fresh=revision))
+        cluster = client.call("GetCluster", newest).cluster
+    except TopospreadClientError:
+        return {}  # all is written, and the caller may be one who cannot read
+    counts = {NODE: cluster.node_count, POD: cluster.pod_count}
+    lacking = {kind: counts[kind] - number for kind, number in dumps.items()}
+    return {kind: number for kind, number in lacking.items() if number > 0}
+
+
+def _dumps(written: Iterable[tuple[Manifest, ClusterObject]]) -> dict[str, int]:
+    """Number of nodes and of pods, where the input looks like a dump of all of them.
+
+    Items of a List do, as kubectl prints it: several nodes, or pods of more than one namespace. A
+    file of some objects and the dump of one namespace do not.
+    """
+    names: dict[str, set[ObjectName]] = {NODE: set(), POD: set()}
+    for manifest, each in written:
+        named = object_name(each)
+        if named.kind not in names:
+            continue
+        if not manifest.is_listed:
+            del names[named.kind]
+            continue
+        names[named.kind].add(named)
+    if len({pod.namespace for pod in names.get(POD, ())}) < 2:
+        names.pop(POD, None)
+    return {kind: len(each) for kind, each in names.items() if len(each) > 1}
+
+
+def _warn_of_others(lacking: Mapping[str, int]) -> None:
+    """Say on stderr what the state has beside the input, and how it would go."""
+    if lacking:
+        counted = [
+            f"{number} {kind.lower()}{'s' * (number != 1)}" for kind, number in lacking.items()
+        ]
+        output.warn(
+            f"{' and '.join(counted)} of the state are not in this input: if it is all that there "
+            "is, --replace removes them"
+        )

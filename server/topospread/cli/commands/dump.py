@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,36 +12,23 @@ from topospread.cli import output
 from topospread.cli.anonymization import Anonymizer
 from topospread.cli.errors import DONE, BadInput
 from topospread.cli.files import regular_target, write_file
-from topospread.cli.options import (
-    PATH,
-    ClientOptions,
-    output_option,
-    pass_options,
-    server_options,
-)
+from topospread.cli.kinds import NODE, NUMBERS, POD, WORKLOADS
+from topospread.cli.options import PATH, ClientOptions, server_verb
 from topospread.cli.state_source import from_option
-from topospread_client import Kind, manifest_from_object
+from topospread_client import manifest_from_object
+from topospread_proto.v1.cluster_state_service_pb2 import WatchObjectsRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from topospread_client import Client
+    from topospread.cli.options import ApiCaller
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
-_KINDS: Final = (
-    Kind.NODE,
-    Kind.SERVICE,
-    Kind.REPLICATION_CONTROLLER,
-    Kind.REPLICA_SET,
-    Kind.STATEFUL_SET,
-    Kind.POD,
-)
-_ORDER: Final = {kind.label: number for number, kind in enumerate(_KINDS)}
+_KINDS: Final = (NODE, *WORKLOADS, POD)
 _TAIL: Final = {"kind": "List", "metadata": {"resourceVersion": ""}}
 """What kubectl prints behind the items."""
 
 _YAML_SUFFIXES: Final = frozenset({".yaml", ".yml"})
-_LINE_BEGIN: Final = re.compile(rb"^ *", re.MULTILINE)
 
 
 @click.command("dump", short_help="Write the state to a file, for --from and bug reports.")
@@ -55,9 +41,7 @@ _LINE_BEGIN: Final = re.compile(rb"^ *", re.MULTILINE)
     "answers stay the same.",
 )
 @from_option
-@server_options
-@output_option
-@pass_options
+@server_verb
 def command(
     options: ClientOptions, file: str | None, namespace: str | None, anonymize: bool
 ) -> int:
@@ -89,7 +73,8 @@ def command(
         about = {"cluster": options.cluster, **about}
     # By the names that are written: the order of others would tell how they compare.
     manifests = _in_order(map(manifest_from_object, objects))
-    text = _yaml(manifests, about) if as_yaml else _json(manifests, about)
+    content = {"apiVersion": "v1", "items": manifests, **_TAIL, **about}
+    text = _yaml(content) if as_yaml else _json(content)
     if file is None:
         click.echo(text, nl=False)
     else:
@@ -110,16 +95,17 @@ def _naming(file: str) -> Iterator[None]:
 
 
 def _state(
-    client: Client, namespace: str | None, timeout: float
+    client: ApiCaller, namespace: str | None, timeout: float
 ) -> tuple[list[ClusterObject], str]:
     """Return all objects at one revision, and that revision."""
     found: list[ClusterObject] = []
-    for answer in client.watch_objects(kinds=_KINDS, send_initial=True, timeout=timeout):
+    request = WatchObjectsRequest(kinds=[NUMBERS[kind] for kind in _KINDS], send_initial=True)
+    for answer in client.stream("WatchObjects", request, timeout=timeout):
         for event in answer.events:
-            if event.object is None or event.ref is None:
+            if not event.HasField("object"):
                 # The bookmark behind what there is: objects of all kinds, at its revision.
-                return found, answer.revision
-            if event.ref.kind is Kind.NODE or namespace in {None, event.ref.namespace}:
+                return found, answer.meta.revision
+            if event.ref.kind == NUMBERS[NODE] or namespace in {None, event.ref.namespace}:
                 found.append(event.object)
     raise AssertionError("a watch does not end by itself")
 
@@ -129,30 +115,19 @@ def _in_order(manifests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
     def place(manifest: dict[str, Any]) -> tuple[int, str, str]:
         metadata = manifest["metadata"]
-        return _ORDER[manifest["kind"]], metadata.get("namespace", ""), metadata["name"]
+        return _KINDS.index(manifest["kind"]), metadata.get("namespace", ""), metadata["name"]
 
     return sorted(manifests, key=place)
 
 
-def _json(manifests: Sequence[dict[str, Any]], about: dict[str, Any]) -> str:
-    """The List as kubectl prints one, so that it is read item by item."""
+def _json(content: dict[str, Any]) -> str:
     import orjson
 
-    def indented(value: object, by: int) -> bytes:
-        # kubectl indents by four, orjson by two. Text in JSON has no line ends of its own.
-        text = orjson.dumps(value, option=orjson.OPT_INDENT_2)
-        return _LINE_BEGIN.sub(lambda blanks: b" " * by + blanks[0] * 2, text)
-
-    items = b",\n".join(indented(each, 8) for each in manifests)
-    rest = indented({**_TAIL, **about}, 0)
-    head = b'{\n    "apiVersion": "v1",\n    "items": ['
-    listed = b"\n" + items + b"\n    ]" if items else b"]"
-    return (head + listed + b"," + rest.removeprefix(b"{") + b"\n").decode()
+    return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
 
-def _yaml(manifests: Sequence[dict[str, Any]], about: dict[str, Any]) -> str:
+def _yaml(content: dict[str, Any]) -> str:
     import yaml
 
-    content = {"apiVersion": "v1", "items": manifests, **_TAIL, **about}
     text: str = yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
     return text

@@ -2,55 +2,51 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from topospread.cli import documents, output
-from topospread.cli.constraint_lists import Wanted, constraint_ids, listed
 from topospread.cli.errors import DONE
 from topospread.cli.kinds import (
+    NODE,
+    NUMBERS,
     RESERVATION,
     STORED,
     ObjectName,
     complete_kinds,
+    content_of,
     is_constraint,
     is_reservation,
-    kinds_named,
+    labels_named,
+    object_name,
     objects_named,
-    reservation_path,
+    pod_path,
 )
-from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
-from topospread.cli.render import constraint_details, constraints, object_changes
-from topospread.cli.render.objects import Columns, print_objects, print_reservations
+from topospread.cli.options import ClientOptions, pages, server_verb
+from topospread.cli.output import Column
+from topospread.cli.render import constraints
+from topospread.cli.render.constraints import owner_text
+from topospread.cli.render.explanation import constraint_text, finding_label, print_domains
+from topospread.cli.render.objects import ObjectTables, follow
 from topospread.cli.request_options import all_namespaces_option, check_all_namespaces
 from topospread.cli.state_source import check_changes, from_option
-from topospread_client import (
-    Consistency,
-    ConstraintOrder,
-    Kind,
-    PodReference,
-    manifest_from_object,
-    selector_from_query,
-)
+from topospread_client import selector_from_query
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1 import inspector_service_pb2 as inspector
+from topospread_proto.v1 import placement_service_pb2 as placement
+from topospread_proto.v1.common_pb2 import Consistency
+from topospread_proto.v1.inspector_service_pb2 import SpreadState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from topospread_client import Client
+    from topospread.cli.options import ApiCaller
     from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
-    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+    from topospread_proto.v1.inspector_service_pb2 import ConstraintStatus, GetConstraintResponse
+
 
 _PAGE_SIZE: Final = 1000
-
-
-class _Page(Protocol):
-    @property
-    def next_page_token(self) -> str: ...
-
-
-_P = TypeVar("_P", bound=_Page)
 
 
 @click.command("get", short_help="Show nodes, pods or workloads.")
@@ -68,9 +64,7 @@ _P = TypeVar("_P", bound=_Page)
     "-w", "--watch", is_flag=True, help="Go on until Ctrl-C with objects that change, as kubectl."
 )
 @from_option
-@server_options
-@output_option
-@pass_options
+@server_verb
 def command(
     options: ClientOptions,
     what: str,
@@ -98,7 +92,11 @@ def command(
         if show_labels or label_columns:
             raise click.UsageError("constraints have no labels: leave --show-labels and -L out")
         return _get_constraints(
-            options, constraint_ids(what, names), namespace, selector, headings=not no_headers
+            options,
+            constraints.constraint_ids(what, names),
+            namespace,
+            selector,
+            headings=not no_headers,
         )
     by_name = bool(names) or "/" in what
     if all_namespaces and by_name:
@@ -108,116 +106,106 @@ def command(
     named = objects_named(what, names, namespace, (*STORED, RESERVATION)) if by_name else []
     labels = selector_from_query(selector, "--selector") if selector else None
     keys = [key for key in (label_columns or "").split(",") if key]
-    columns = Columns(options.wide, show_labels, keys, headings=not no_headers)
-    reservations = [PodReference(e.name, e.namespace) for e in named if e.kind == RESERVATION]
-    if reservations or (not named and is_reservation(what)):
-        if len(reservations) < len(named):
-            raise click.UsageError("reservations are listed apart from objects: ask for them alone")
-        if watch:
-            raise click.UsageError("`watch reservations` shows the changes of reservations")
-        return _get_reservations(options, reservations, namespace, labels, columns)
-    kinds = () if named else kinds_named(what)
+    tables = ObjectTables(options.wide, show_labels, keys, headings=not no_headers)
+    kinds = () if named else (RESERVATION,) if is_reservation(what) else labels_named(what)
+    reservations = RESERVATION in {*kinds, *(each.kind for each in named)}
+    if reservations and any(each.kind != RESERVATION for each in named):
+        raise click.UsageError("reservations are listed apart from objects: ask for them alone")
+    if reservations and watch:
+        raise click.UsageError("`watch reservations` shows the changes of reservations")
     if watch:
         check_changes(options)
     with options.client() as client:
-        found, revision = _objects(client, kinds, named, namespace, labels)
-        if watch:
-            watched = {*kinds, *(each.stored_kind for each in named)}
-            changes = client.watch_objects(kinds=list(watched), revision=revision)
-            is_shown = _filter(named, namespace, labels)
-            object_changes.follow(found, changes, is_shown, options, columns)
-            return DONE
-    if options.output == "name":
-        for kind, each in found:
-            output.echo(object_changes.path_name(kind, each))
-    elif options.output != "table":
-        manifests = [manifest_from_object(each) for _, each in found]
-        one = manifests[0] if len(named) == 1 else None
-        # As kubectl writes it: a list that was cut has no kind.
-        items = {"apiVersion": "v1", "revision": revision, "items": manifests, "kind": "List"}
-        output.dump(one or items, options.output)
-    elif found:
-        print_objects(found, columns)
+        found, revision = _read(client, kinds, named, namespace, labels)
+    if watch:
+        watched = {NUMBERS[kind] for kind in (*kinds, *(each.kind for each in named))}
+        request = pb.WatchObjectsRequest(kinds=watched, revision=revision)
+        is_shown = _filter(named, namespace, labels)
+        changes = options.watch("WatchObjects", request)
+        follow(found, changes, is_shown, options, tables)
+    elif options.output == "name":
+        for each in found:
+            output.echo(object_name(each).path)
+    elif options.output == "table":
+        tables.print(found)
+        if not found:
+            output.warn(f"no {' or '.join(f'{kind.lower()}s' for kind in kinds)} found")
+    elif reservations:
+        items = [each.reservation for each in found]
+        cluster = options.cluster
+        documents.show(
+            "ReservationList", options.output, cluster=cluster, revision=revision, items=items
+        )
+    elif len(named) == 1:
+        output.dump(documents.plain(found[0]), options.output)
     else:
-        output.warn(f"no {' or '.join(kind.label.lower() + 's' for kind in kinds)} found")
+        # As kubectl writes it: a list that was cut has no kind.
+        whole = {"apiVersion": "v1", "revision": revision, "items": found, "kind": "List"}
+        output.dump(documents.plain(whole), options.output)
     return DONE
 
 
-def _objects(
-    client: Client,
-    kinds: Sequence[Kind],
+def _read(
+    client: ApiCaller,
+    kinds: Sequence[str],
     named: Sequence[ObjectName],
     namespace: str | None,
     labels: LabelSelector | None,
-) -> tuple[Sequence[tuple[Kind, ClusterObject]], str]:
+) -> tuple[Sequence[pb.ClusterObject], str]:
     """Objects, and the revision of the first answer; those of another kind may be newer."""
-    found: list[tuple[Kind, ClusterObject]] = []
+    found: list[pb.ClusterObject] = []
     revisions: list[str] = []
     for name in named:
-        kind = name.stored_kind
-        answer = client.get_object(kind, name.name, namespace=name.namespace)
-        found.append((kind, answer.object))
-        revisions.append(answer.revision)
+        if name.kind == RESERVATION:
+            answer = client.call("GetReservation", placement.GetReservationRequest(pod=name.pod))
+            found.append(pb.ClusterObject(reservation=answer.reservation))
+        else:
+            answer = client.call(
+                "GetObject",
+                pb.GetObjectRequest(
+                    kind=name.number, namespace=name.namespace or "", name=name.name
+                ),
+            )
+            found.append(answer.object)
+        revisions.append(answer.meta.revision)
     for kind in kinds:
-        space = None if kind is Kind.NODE else namespace
-        ask = partial(client.list_objects_page, kind, namespace=space, label_selector=labels)
-        for page in _pages(ask):
-            found += [(kind, each) for each in page.objects]
-            revisions.append(page.revision)
+        if kind == RESERVATION:
+            of_pods = placement.ListReservationsRequest(
+                namespace=namespace or "", label_selector=labels, page_size=_PAGE_SIZE
+            )
+            for page in pages(client, "ListReservations", of_pods):
+                found += [pb.ClusterObject(reservation=each) for each in page.reservations]
+                revisions.append(page.meta.revision)
+            continue
+        request = pb.ListObjectsRequest(
+            kind=NUMBERS[kind],
+            namespace="" if kind == NODE else namespace or "",
+            label_selector=labels,
+            page_size=_PAGE_SIZE,
+        )
+        for page in pages(client, "ListObjects", request):
+            found += page.objects
+            revisions.append(page.meta.revision)
     return found, revisions[0]
 
 
 def _filter(
     named: Sequence[ObjectName], namespace: str | None, labels: LabelSelector | None
-) -> Callable[[Kind, ClusterObject], bool]:
+) -> Callable[[pb.ClusterObject], bool]:
     """Whether an object is one of those that are asked for, as a server chooses them for a list."""
     from topospread.codec.pods import selector_from_proto
     from topospread.kube.selectors import EVERYTHING, compile_selector
 
     selector = EVERYTHING if labels is None else compile_selector(selector_from_proto(labels))
 
-    def is_shown(kind: Kind, each: ClusterObject) -> bool:
-        metadata = getattr(each, kind.field).metadata
+    def is_shown(each: pb.ClusterObject) -> bool:
+        name = object_name(each)
         if named:
-            return ObjectName(kind.label, metadata.namespace or None, metadata.name) in named
-        elsewhere = kind is not Kind.NODE and namespace and metadata.namespace != namespace
-        return not elsewhere and selector.matches(dict(metadata.labels))
+            return name in named
+        elsewhere = name.kind != NODE and namespace and name.namespace != namespace
+        return not elsewhere and selector.matches(dict(content_of(each).metadata.labels))
 
     return is_shown
-
-
-def _get_reservations(
-    options: ClientOptions,
-    named: Sequence[PodReference],
-    namespace: str | None,
-    labels: LabelSelector | None,
-    columns: Columns,
-) -> int:
-    with options.client() as client:
-        if named:
-            answers = [client.get_reservation(pod) for pod in named]
-            found, revision = [each.reservation for each in answers], answers[0].revision
-        else:
-            ask = partial(client.list_reservations_page, namespace=namespace, label_selector=labels)
-            listed = list(_pages(ask))
-            found = [each for page in listed for each in page.reservations]
-            revision = listed[0].revision
-    if options.output == "name":
-        for each in found:
-            output.echo(reservation_path(each.pod))
-    elif options.output != "table":
-        documents.show(
-            "ReservationList",
-            options.output,
-            cluster=options.cluster,
-            revision=revision,
-            items=found,
-        )
-    elif found:
-        print_reservations(found, columns)
-    else:
-        output.warn("no reservations found")
-    return DONE
 
 
 def _get_constraints(
@@ -233,12 +221,30 @@ def _get_constraints(
         if ids:
             if selector:
                 raise click.UsageError("give ids or --selector, not both")
-            described = [client.get_constraint(each, consistency=newest) for each in ids]
-            constraint_details.show(described, options.output, options.cluster)
+            described = [
+                client.call(
+                    "GetConstraint",
+                    inspector.GetConstraintRequest(constraint_id=each, consistency=newest),
+                )
+                for each in ids
+            ]
+            documents.present(
+                options.output,
+                "ConstraintDescriptionList",
+                lambda: output.separated(described, _print),
+                (constraints.path_of(each.constraint.constraint_id) for each in described),
+                cluster=options.cluster,
+                items=described,
+            )
             return DONE
-        labels = selector_from_query(selector, "--selector") if selector else None
-        wanted = Wanted(namespace, selector=labels, order=ConstraintOrder.NAME)
-        found = listed(client, wanted, newest)
+        wanted = inspector.ConstraintFilter(
+            namespace=namespace or "",
+            label_selector=selector_from_query(selector, "--selector") if selector else None,
+        )
+        request = inspector.ListConstraintsRequest(
+            filter=wanted, order=inspector.CONSTRAINT_ORDER_NAME, consistency=newest
+        )
+        found = constraints.listed(client, request)
     if options.output != "table" or options.wide:
         constraints.show(found, wanted, options, headings=headings)
     elif found.constraints:
@@ -248,10 +254,82 @@ def _get_constraints(
     return DONE
 
 
-def _pages(ask: Callable[..., _P]) -> Iterator[_P]:
-    """All pages of a list, each of which `ask` requests by its ``page_token``."""
-    token: str | None = None
-    while token != "":
-        page = ask(page_token=token, page_size=_PAGE_SIZE)
-        yield page
-        token = page.next_page_token
+def _print(found: GetConstraintResponse) -> None:
+    status = found.constraint
+    constraint = status.constraint
+    click.secho(constraint_text(constraint), bold=True)
+    output.fields(
+        [
+            ("id", status.constraint_id),
+            ("of", f"{constraint.namespace} {owner_text(status)}".rstrip()),
+            ("defaults", "the profile's" if status.defaulted else ""),
+            ("counts", f"pods {constraint.selector_text}"),
+            ("state", _state_text(status)),
+            ("skew", f"{status.skew}, with the minimum {status.global_minimum}"),
+            ("pods", _pods_text(status)),
+            ("domains", _domains_text(status)),
+            *(("finding", f"{finding_label(each)}: {each.text}") for each in status.findings),
+        ]
+    )
+    if found.domains:
+        click.echo()
+    print_domains(
+        constraint,
+        status.minimum_reason,
+        [each.domain for each in found.domains],
+        found.leading_domain_count,
+        found.unlisted_domain_count,
+    )
+    _print_nodes(found)
+    _print_pods(found)
+
+
+def _state_text(status: ConstraintStatus) -> str:
+    """State and why; where a finding is the reason, it stands on a line of its own."""
+    state = documents.words(documents.value_name(SpreadState, status.state))
+    is_finding = status.message in (each.text for each in status.findings)
+    return f"{state}: {status.message}" if status.message and not is_finding else state
+
+
+def _pods_text(status: ConstraintStatus) -> str:
+    text = f"{status.bound_pod_count} on a node, {status.pending_pod_count} waiting"
+    blocked = status.blocked_pod_count
+    return f"{text}, {blocked} of them for this constraint" if blocked else text
+
+
+def _domains_text(status: ConstraintStatus) -> str:
+    return (
+        f"{status.allowed_domain_count} of {status.eligible_domain_count} eligible ones allow the "
+        f"next replica; {status.domain_count} in all"
+    )
+
+
+_NODES: Final = (
+    Column("NODE", lambda pair: pair[1].node),
+    Column("DOMAIN", lambda pair: pair[0].domain.value or '""'),
+    Column("#PODS", lambda pair: pair[1].pod_count),
+    Column("#HELD", lambda pair: pair[1].reserved_pod_count),
+    Column("ELIGIBLE", lambda pair: output.yes_no(pair[1].eligible)),
+    Column("USABLE", lambda pair: output.yes_no(pair[1].usable)),
+)
+_PODS: Final = (
+    Column("POD", lambda each: pod_path(each.pod)),
+    Column("NODE", lambda each: each.node),
+    Column("DOMAIN", lambda each: each.domain or '""' * each.HasField("domain")),
+)
+
+
+def _print_nodes(found: GetConstraintResponse) -> None:
+    """Print the nodes that have matching pods."""
+    pairs = [(each, node) for each in found.domains for node in each.nodes if node.pod_count]
+    if pairs:
+        click.echo()
+        output.print_items(_NODES, pairs)
+
+
+def _print_pods(found: GetConstraintResponse) -> None:
+    if found.pods:
+        click.echo()
+        output.print_items(_PODS, found.pods)
+    if found.unlisted_pod_count:
+        output.echo(f"... and {found.unlisted_pod_count:,} more pods")

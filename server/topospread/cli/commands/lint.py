@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import click
 
-from topospread.cli import manifest_files, output
-from topospread.cli.errors import DONE, BadInput
+from topospread.cli import documents, manifest_files, output
+from topospread.cli.errors import DONE, BadInput, printable
 from topospread.cli.manifest_objects import set_namespace, warn_skipped
 from topospread.cli.options import (
     ClientOptions,
@@ -17,9 +21,9 @@ from topospread.cli.options import (
     pass_options,
     server_options,
 )
-from topospread.cli.render.lint import FORMS, lint_item, show
 from topospread.cli.request_options import input_options
 from topospread.cli.state_source import from_option
+from topospread.cli.value_readers import LinedDict
 from topospread.codec.lint_manifests import (
     IGNORE_ANNOTATION,
     is_patch,
@@ -29,23 +33,21 @@ from topospread.codec.lint_manifests import (
 from topospread.config.documents import closest
 from topospread.spread.linting.catalog import Severity
 from topospread.spread.linting.engine import NOTHING_KNOWN, RULES, Knowledge, lint
-from topospread.spread.linting.workloads import DomainNumbers
-from topospread_client import (
-    Consistency,
-    ConstraintValidation,
-    Fit,
-    InvalidRequest,
-    ManifestError,
-    pod_from_manifest,
-)
+from topospread_client import InvalidRequest, ManifestError, pod_from_manifest
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1.decision_service_pb2 import ExplainPodRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from topospread.cli.manifest_files import Manifest
-    from topospread.cli.render.lint import LintItem
+    from topospread.cli.options import ApiCaller
+    from topospread.kube.objects import Pod
+    from topospread.spread.linting.catalog import LintFinding
     from topospread.spread.linting.workloads import LintedWorkload
-from topospread_client import Client
+
+
+FORMS: Final = ("table", "json", "yaml", "sarif", "github")
 
 FINDINGS: Final = 1
 """Exit code where there are findings as grave as `--fail-on` says."""
@@ -148,8 +150,6 @@ def command(
             ]
             progress(done, len(workloads))
     if options.output == "sarif":
-        from topospread.cli.render.sarif import sarif_log
-
         output.dump(sarif_log(items), "json")
     else:
         show(items, len(workloads), options.output)
@@ -168,51 +168,28 @@ def _cluster(options: ClientOptions, *, live: bool) -> Iterator[Callable[[Manife
         yield lambda manifest: _explained(client, manifest)
 
 
-def _explained(client: Client, manifest: Manifest) -> Knowledge:
-    """What a server says of the pod that a workload would make.
+def _explained(client: ApiCaller, manifest: Manifest) -> Knowledge:
+    """What a server says of the pod that a workload would make."""
+    from topospread.service.linting import knowledge_of
 
-    Raises:
-        BadInput: the server cannot judge the pod.
-    """
+    question = ExplainPodRequest(
+        pod=common_pb2.PodSource(object=pod_from_manifest(manifest.content)),
+        fit=common_pb2.FIT_NODE,
+        domain_limit=1,
+        skip_suggestions=True,
+        consistency=common_pb2.Consistency(fully_consistent=True),
+        validation=common_pb2.CONSTRAINT_VALIDATION_IGNORE,
+    )
     try:
-        found = client.explain_pod(
-            pod_from_manifest(manifest.content),
-            fit=Fit.NODE,
-            domain_limit=1,
-            skip_suggestions=True,
-            consistency=Consistency(fully_consistent=True),
-            validation=ConstraintValidation.IGNORE,
-        ).explanation
+        return knowledge_of(client.call("ExplainPod", question).explanation)
     except InvalidRequest as error:
         raise BadInput(f"{manifest.title}: {error}") from error
-    numbers = {
-        each.index: DomainNumbers(
-            each.eligible_domain_count,
-            each.usable_domain_count,
-            each.minimum.lowest_pod_count,
-        )
-        for each in found.constraints
-    }
-    return Knowledge(
-        {} if found.defaulted else numbers,
-        [
-            RULES[each.code.name].found(
-                -1 if each.constraint_index is None else each.constraint_index, each.text
-            )
-            for each in found.findings
-            if each.code.name in RULES
-        ],
-    )
 
 
 def _workloads(
     manifests: Sequence[Manifest], namespace: str | None
 ) -> list[tuple[Manifest, LintedWorkload]]:
-    """What is looked at; the number of other objects is told on stderr.
-
-    Raises:
-        BadInput: with all manifests that cannot be read.
-    """
+    """What is looked at; the number of other objects is told on stderr."""
     found: list[tuple[Manifest, LintedWorkload]] = []
     skipped: dict[str, Counter[str]] = {}
     errors: list[str] = []
@@ -247,3 +224,184 @@ def _exit_code(items: Sequence[LintItem], fail_on: str) -> int:
         return DONE
     least = Severity(fail_on)
     return FINDINGS if any(each.severity.at_least(least) for each in items) else DONE
+
+
+_SOURCE: Final = re.compile(r"^(.*):(\d+)(?: items\[\d+\])*$", re.DOTALL)
+_STYLES: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_COMMANDS: Final = {
+    Severity.ERROR: "error",
+    Severity.WARNING: "warning",
+    Severity.INFO: "notice",
+}
+"""GitHub's names for annotations."""
+
+_CONSTRAINTS: Final = "topologySpreadConstraints"
+
+SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+DOCUMENTATION: Final = "https://github.com/topospread/topospread/blob/main/docs/lint.md"
+
+_LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+
+@dataclass(frozen=True, slots=True)
+class LintItem:
+    """One finding, where it stands and what it is about.
+
+    `line` is that of the constraint in YAML, otherwise of the object; `code` is as `--ignore` takes
+    it; `constraint_index` is None for the workload as a whole; `mend`, what to do about it.
+    """
+
+    file: str
+    line: int
+    kind: str
+    namespace: str
+    name: str
+    code: str
+    severity: Severity
+    constraint_index: int | None
+    topology_key: str | None
+    text: str
+    mend: str
+
+    @property
+    def message(self) -> str:
+        """The finding with its object, in one line."""
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        about = f"{self.kind} {name}"
+        if self.constraint_index is not None:
+            about += f": constraint {self.constraint_index}"
+            about += f" ({self.topology_key})" if self.topology_key else ""
+        return printable(f"{about}: {self.text}")
+
+
+def lint_item(manifest: Manifest, pod: Pod, finding: LintFinding) -> LintItem:
+    """A finding with the place of what it is about."""
+    at = _SOURCE.match(manifest.source)
+    file, line = (at[1], int(at[2])) if at else (manifest.source, 1)
+    if isinstance(manifest.content, LinedDict):
+        line = manifest.content.line
+    index = finding.constraint
+    spec = pod.constraints[index] if 0 <= index < len(pod.constraints) else None
+    metadata = manifest.content.get("metadata") or {}
+    return LintItem(
+        file=file,
+        line=line if index < 0 else _constraint_line(manifest.content, index) or line,
+        kind=manifest.kind,
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata.get("name") or metadata.get("generateName") or ""),
+        code=finding.code,
+        severity=finding.severity,
+        constraint_index=None if index < 0 else index,
+        topology_key=None if spec is None else spec.topology_key,
+        text=finding.text,
+        mend=finding.rule.mend,
+    )
+
+
+def _constraint_line(content: Mapping[str, object], index: int) -> int | None:
+    """The line of a constraint; None where the file does not tell."""
+    at: object = content
+    if content.get("kind") == "CronJob":
+        at = _member(_member(at, "spec"), "jobTemplate")
+    if content.get("kind") != "Pod":
+        at = _member(_member(at, "spec"), "template")
+    listed = _member(_member(at, "spec"), _CONSTRAINTS)
+    if not isinstance(listed, list) or index >= len(listed):
+        return None
+    constraint = listed[index]
+    return constraint.line if isinstance(constraint, LinedDict) else None
+
+
+def _member(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def show(items: Sequence[LintItem], workloads: int, form: str) -> None:
+    """Print findings in the form of `--output`, but for SARIF."""
+    if form in ("json", "yaml"):
+        documents.show("LintFindingList", form, items=items)
+    elif form == "github":
+        for each in items:
+            click.echo(_annotation(each))
+    else:
+        for each in items:
+            severity = click.style(each.severity.value, fg=_STYLES[each.severity])
+            click.echo(
+                f"{printable(each.file)}:{each.line}: {severity} {each.code}: {each.message}"
+            )
+        output.warn(_summary(items, workloads))
+
+
+def _summary(items: Sequence[LintItem], workloads: int) -> str:
+    counts = Counter(each.severity for each in items)
+    found = ", ".join(
+        f"{counts[each]} {each.value}{'s' * (counts[each] != 1)}"
+        for each in Severity
+        if counts[each]
+    )
+    return f"{found or 'no findings'} in {workloads} workload{'s' * (workloads != 1)}"
+
+
+def _annotation(item: LintItem) -> str:
+    """A workflow command of GitHub, which shows the finding beside the line in a pull request."""
+    properties = {"file": item.file, "line": str(item.line), "title": item.code}
+    given = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    return f"::{_COMMANDS[item.severity]} {given}::{_data(item.message)}"
+
+
+def _data(text: str) -> str:
+    return printable(text).replace("%", "%25")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def sarif_log(items: Sequence[LintItem]) -> dict[str, Any]:
+    """A log of one run, with every rule that lint has."""
+    rules = [
+        {
+            "id": rule.code,
+            "shortDescription": {"text": rule.summary},
+            "help": {"text": rule.mend},
+            "helpUri": f"{DOCUMENTATION}#{rule.code.lower()}",
+            "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        }
+        for rule in RULES.values()
+    ]
+    positions = {rule["id"]: position for position, rule in enumerate(rules)}
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "topospread",
+                        "version": version("topospread"),
+                        "informationUri": DOCUMENTATION,
+                        "rules": rules,
+                    }
+                },
+                "columnKind": "unicodeCodePoints",
+                "results": [_result(each, positions[each.code]) for each in items],
+            }
+        ],
+    }
+
+
+def _result(item: LintItem, position: int) -> dict[str, Any]:
+    return {
+        "ruleId": item.code,
+        "ruleIndex": position,
+        "level": _LEVELS[item.severity],
+        "message": {"text": item.message},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": quote(printable(item.file))},
+                    "region": {"startLine": item.line},
+                }
+            }
+        ],
+    }

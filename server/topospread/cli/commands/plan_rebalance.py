@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE, NO_NODE_FITS
-from topospread.cli.kinds import pod_path
-from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
+from topospread.cli.kinds import full_name, pod_path
+from topospread.cli.options import MAX_NUMBER, ClientOptions, Seconds, server_verb
+from topospread.cli.output import Column
 from topospread.cli.request_options import (
+    RequestOptions,
     all_namespaces_option,
     check_all_namespaces,
-    rules_options,
-    settings_of,
+    request_options,
 )
 from topospread.cli.state_source import from_option
-from topospread_client import Consistency, EvictionFilters, EvictionLimits, selector_from_query
+from topospread_client import selector_from_query
+from topospread_proto.v1.common_pb2 import Consistency, Optimality
+from topospread_proto.v1.planner_service_pb2 import PlanRebalanceRequest, PlanRebalanceResponse
+from topospread_proto.v1.rebalance_pb2 import RebalanceOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread_client import Optimality, PlanRebalanceResponse, RebalanceGroup
-    from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
+    from topospread_proto.v1.rebalance_pb2 import RebalanceGroup
 
-_COUNT = click.IntRange(min=0)
+_COUNT: Final = click.IntRange(0, MAX_NUMBER)
 
 
 @click.command("plan-rebalance", short_help="Which evictions would even pods out?")
@@ -50,7 +53,7 @@ _COUNT = click.IntRange(min=0)
 )
 @click.option(
     "--priority-threshold",
-    type=click.IntRange(-(2**31), 2**31 - 1),
+    type=click.IntRange(-MAX_NUMBER - 1, MAX_NUMBER),
     metavar="P",
     help="Evict only pods of a lower priority.  [2000000000]",
 )
@@ -67,15 +70,13 @@ _COUNT = click.IntRange(min=0)
 @click.option("--protect-selector", metavar="QUERY", help="Never evict pods with these labels.")
 @click.option(
     "--search-timeout",
-    type=click.FloatRange(0, 60, min_open=True),
+    type=Seconds(0, 60, min_open=True),
     metavar="SECONDS",
     help="How long to search for fewer evictions.  [5]",
 )
-@rules_options
+@request_options("settings")
 @from_option
-@server_options
-@output_option
-@pass_options
+@server_verb
 def command(
     options: ClientOptions,
     namespace: str | None,
@@ -83,17 +84,10 @@ def command(
     excluded: Sequence[str],
     selector: str | None,
     include_soft: bool,
-    max_evictions: int | None,
-    max_evictions_per_node: int | None,
-    max_evictions_per_namespace: int | None,
-    priority_threshold: int | None,
-    evict_bare_pods: bool,
-    protect_pods_with_pvc: bool,
     protect_selector: str | None,
     search_timeout: float | None,
-    args_file: str | None,
-    profile: str | None,
-    gates: Sequence[str],
+    asked: RequestOptions,
+    **limits: Any,
 ) -> int:
     """Plan the fewest evictions that bring all constraints within maxSkew together.
 
@@ -101,61 +95,70 @@ def command(
     code is 1 when a constraint stays above its maxSkew.
     """
     check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
+    request = PlanRebalanceRequest(
+        namespace=namespace or "",
+        excluded_namespaces=excluded,
+        include_soft=include_soft,
+        consistency=Consistency(fully_consistent=True),
+    )
+    # Each of these options has the name of its field.
+    for name, value in limits.items():
+        part = request.eviction_limits if name.startswith("max_") else request.filters
+        if value is not None:
+            setattr(part, name, value)
+    if selector:
+        request.label_selector.CopyFrom(selector_from_query(selector, "--selector"))
+    if protect_selector:
+        protected = selector_from_query(protect_selector, "--protect-selector")
+        request.filters.protect_selector.CopyFrom(protected)
+    if search_timeout is not None:
+        request.search_timeout.FromNanoseconds(round(search_timeout * 1e9))
     with options.client() as client:
-        plan = client.plan_rebalance(
-            _selector(selector, "--selector"),
-            namespace=namespace,
-            excluded_namespaces=excluded,
-            include_soft=include_soft,
-            filters=EvictionFilters(
-                priority_threshold,
-                evict_bare_pods,
-                protect_pods_with_pvc,
-                _selector(protect_selector, "--protect-selector"),
-            ),
-            eviction_limits=EvictionLimits(
-                max_evictions, max_evictions_per_node, max_evictions_per_namespace
-            ),
-            search_timeout=search_timeout,
-            settings=settings_of(args_file, profile, gates),
-            consistency=Consistency(fully_consistent=True),
-        )
-    _show(plan, options)
+        plan = client.call("PlanRebalance", asked.fill(request))
+    documents.present(
+        options.output,
+        "RebalancePlan",
+        lambda: _print(plan),
+        (pod_path(each.pod) for each in plan.evictions),
+        cluster=options.cluster,
+        answer=plan,
+    )
     for text in plan.notes:
         output.warn(f"note: {text}")
     return NO_NODE_FITS if plan.remaining_constraint_count else DONE
 
 
-def _selector(query: str | None, option: str) -> LabelSelector | None:
-    return selector_from_query(query, option) if query else None
+_CONSTRAINTS: Final = (
+    Column("#", lambda row: row[0]),
+    Column("TOPOLOGY KEY", lambda row: row[1].constraint.topology_key),
+    Column("NAMESPACE", lambda row: row[1].constraint.namespace),
+    Column("SELECTOR", lambda row: row[1].constraint.selector_text),
+    Column("#MAX SKEW", lambda row: row[1].constraint.max_skew),
+    Column("#SKEW", lambda row: row[1].skew_before),
+    Column("#AFTER", lambda row: row[1].skew_after),
+)
+"""Of constraints with the numbers of their groups."""
 
-
-def _show(plan: PlanRebalanceResponse, options: ClientOptions) -> None:
-    if options.output == "name":
-        for each in plan.evictions:
-            output.echo(pod_path(each.pod))
-    elif options.output == "table":
-        _print(plan)
-    else:
-        documents.show("RebalancePlan", options.output, cluster=options.cluster, answer=plan)
+_EVICTIONS: Final = (
+    Column("#STEP", lambda row: row[0]),
+    Column("EVICT", lambda row: full_name(row[1].pod)),
+    Column("FROM", lambda row: row[1].node),
+    Column("REPLACEMENT CAN GO TO", lambda row: row[1].target_node),
+    Column("#FITTING", lambda row: row[1].fitting_node_count),
+)
 
 
 def _print(plan: PlanRebalanceResponse) -> None:
     if plan.groups:
-        rows = [row for number, group in enumerate(plan.groups, 1) for row in _rows(number, group)]
-        output.table(
-            ["#", "TOPOLOGY KEY", "NAMESPACE", "SELECTOR", "#MAX SKEW", "#SKEW", "#AFTER"], rows
-        )
+        groups = list(enumerate(plan.groups, 1))
+        rows = [(number, each) for number, group in groups for each in group.constraints]
+        output.print_items(_CONSTRAINTS, rows)
         click.echo()
-        for number, group in enumerate(plan.groups, 1):
+        for number, group in groups:
             output.echo(f"{number}: {_summary(group)}")
         click.echo()
     if plan.evictions:
-        steps = [
-            (number, each.pod.full_name, each.node, each.target_node, each.fitting_node_count)
-            for number, each in enumerate(plan.evictions, 1)
-        ]
-        output.table(["#STEP", "EVICT", "FROM", "REPLACEMENT CAN GO TO", "#FITTING"], steps)
+        output.print_items(_EVICTIONS, enumerate(plan.evictions, 1))
         click.echo()
     output.fields(
         [
@@ -167,30 +170,15 @@ def _print(plan: PlanRebalanceResponse) -> None:
             ("after the plan", f"{plan.remaining_constraint_count}"),
             ("not evictable", ", ".join(f"{each.pod_count} {each.reason}" for each in plan.stuck)),
             ("not looked at", ", ".join(plan.not_modelled)),
-            ("revision", plan.revision),
-            ("trace", plan.trace_id),
+            ("revision", plan.meta.revision),
+            ("trace", documents.trace_id(plan)),
         ]
     )
 
 
-def _rows(number: int, group: RebalanceGroup) -> list[list[object]]:
-    return [
-        [
-            number,
-            each.constraint.topology_key,
-            each.constraint.namespace,
-            each.constraint.selector_text,
-            each.constraint.max_skew,
-            each.skew_before,
-            each.skew_after,
-        ]
-        for each in group.constraints
-    ]
-
-
 def _summary(group: RebalanceGroup) -> str:
-    text = documents.words(group.outcome)
-    if group.eviction_count is not None:
+    text = documents.words(documents.value_name(RebalanceOutcome, group.outcome))
+    if group.HasField("eviction_count"):
         plural = "" if group.eviction_count == 1 else "s"
         text += f", {group.eviction_count} eviction{plural}{_optimality_text(group.optimality)}"
     if group.at_once:
@@ -203,5 +191,5 @@ def _summary(group: RebalanceGroup) -> str:
     return text
 
 
-def _optimality_text(optimality: Optimality | None) -> str:
-    return "" if optimality is None else f" ({documents.words(optimality)})"
+def _optimality_text(known: Optimality.ValueType) -> str:
+    return f" ({documents.words(documents.value_name(Optimality, known))})" if known else ""

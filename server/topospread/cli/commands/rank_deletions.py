@@ -2,68 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from topospread.cli import documents, manifest_files, output
 from topospread.cli.errors import DONE, BadInput
-from topospread.cli.field_validation import ManifestErrors
-from topospread.cli.kinds import pod_path
-from topospread.cli.manifest_objects import storable_objects
-from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
+from topospread.cli.kinds import STORED, full_name, pod_path
+from topospread.cli.manifest_objects import ManifestErrors, storable_objects
+from topospread.cli.options import MAX_NUMBER, ClientOptions, server_verb
+from topospread.cli.output import Column
 from topospread.cli.request_options import input_options, validation_option
 from topospread.cli.state_source import from_option
 from topospread_client import (
-    Consistency,
-    Kind,
     ManifestError,
-    RankConstraint,
-    RankStrategy,
     pod_from_manifest,
     selector_from_manifest,
     selector_from_query,
 )
+from topospread_proto.v1.common_pb2 import Consistency
+from topospread_proto.v1.deletion_order_pb2 import RankConstraint, RankStrategy
+from topospread_proto.v1.planner_service_pb2 import RankDeletionsRequest, RankDeletionsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread.cli.field_validation import FieldValidation
     from topospread.cli.manifest_files import Manifest
-    from topospread_client import RankDeletionsResponse, RankedConstraint, RankedPod
-    from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector, Node, Pod, ReplicaSet
+    from topospread.cli.manifest_objects import FieldValidation
+    from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector, Pod
+    from topospread_proto.v1.deletion_order_pb2 import RankedConstraint
 
-STRATEGIES: Final = {each.lower().replace("_", "-"): each for each in RankStrategy}
+STRATEGIES: Final = {
+    documents.value_name(RankStrategy, number).lower().replace("_", "-"): number
+    for number in RankStrategy.values()
+    if number
+}
 """Values of `--strategy`."""
 
 _SELECTING_KINDS: Final = ("Deployment", "CloneSet", "StatefulSet", "ReplicationController", "Job")
 """Kinds whose manifests select pods."""
 
-_STORED_KINDS: Final = frozenset(kind.label for kind in Kind)
 _REPLICA_SET: Final = "ReplicaSet"
 _ADVICE: Final = "say which with --selector"
-
-
-@dataclass(frozen=True, slots=True)
-class _RankedPods:
-    """Pods to rank, as the request names them.
-
-    Attributes:
-        selector: None only where pods are given.
-        namespace: None for the default one.
-        pods: ranked in place of the state's.
-        nodes: used in place of the state's.
-        replica_sets: used beside those of the state.
-        template: the pod that the workload would make; None without a workload.
-    """
-
-    selector: LabelSelector | None
-    namespace: str | None
-    pods: Sequence[Pod]
-    nodes: Sequence[Node]
-    replica_sets: Sequence[ReplicaSet]
-    template: Pod | None
 
 
 @click.command("rank-deletions", short_help="Which pods of a workload should go first?")
@@ -78,7 +59,10 @@ class _RankedPods:
     help="Keep pods spread over this label (over these values of it).  [the pods' own constraints]",
 )
 @click.option(
-    "--delete-count", type=click.IntRange(min=1), metavar="K", help="How many pods to name.  [all]"
+    "--delete-count",
+    type=click.IntRange(1, MAX_NUMBER),
+    metavar="K",
+    help="How many pods to name.  [all]",
 )
 @click.option(
     "--strategy",
@@ -88,9 +72,7 @@ class _RankedPods:
     help="How pods are ranked.",
 )
 @from_option
-@server_options
-@output_option
-@pass_options
+@server_verb
 def command(
     options: ClientOptions,
     paths: Sequence[str],
@@ -110,20 +92,23 @@ def command(
     """
     given = [_constraint(text) for text in constraints]
     manifests = manifest_files.read(paths, recursive=recursive)
-    wanted = _ranked_pods(manifests, validation, namespace, selector)
+    request = _request(manifests, validation, namespace, selector)
+    if given:
+        del request.constraints[:]
+        request.constraints.extend(given)
+    if delete_count is not None:
+        request.delete_count = delete_count
+    request.strategy = STRATEGIES[strategy]
     with options.client() as client:
-        ranked = client.rank_deletions(
-            wanted.selector,
-            namespace=wanted.namespace,
-            pods=wanted.pods,
-            nodes=wanted.nodes,
-            replica_sets=wanted.replica_sets,
-            constraints=given or _template_constraints(wanted),
-            delete_count=delete_count,
-            strategy=STRATEGIES[strategy],
-            consistency=Consistency(fully_consistent=True),
-        )
-    _show(ranked, options)
+        ranked = client.call("RankDeletions", request)
+    documents.present(
+        options.output,
+        "DeletionOrder",
+        lambda: _print(ranked),
+        (pod_path(each.pod) for each in ranked.pods),
+        cluster=options.cluster,
+        answer=ranked,
+    )
     for text in ranked.notes:
         output.warn(f"note: {text}")
     return DONE
@@ -134,73 +119,63 @@ def _constraint(text: str) -> RankConstraint:
     named = [value.strip() for value in values.split(",")] if equals else []
     if not key or not all(named):
         raise BadInput(f"--constraint: {text!r} is none: write KEY, or KEY=VALUE,VALUE")
-    return RankConstraint(key, named)
+    return RankConstraint(topology_key=key, limited_values=named)
 
 
-def _template_constraints(wanted: _RankedPods) -> list[RankConstraint]:
-    """Constraints of the workload's template, which its pods may not have yet."""
-    if wanted.template is None:
-        return []
-    pairs = [
-        (each.topology_key, each.max_skew)
-        for each in wanted.template.spec.topology_spread_constraints
-    ]
-    # A hard and a soft constraint may be equal here.
-    return [RankConstraint(key, max_skew=skew) for key, skew in dict.fromkeys(pairs)]
-
-
-def _ranked_pods(
+def _request(
     manifests: Sequence[Manifest],
     validation: FieldValidation,
     namespace: str | None,
     query: str | None,
-) -> _RankedPods:
-    """Pods that manifests and a label query select.
-
-    Args:
-        manifests: pods; or a workload, for the pods that it selects; and nodes and ReplicaSets.
-        validation: of their fields.
-        namespace: of the pods, and of objects that name none.
-        query: labels; empty or None for the selector of the workload.
-
-    Raises:
-        BadInput: no pods are selected, or those of several workloads.
-        InvalidRequest: a query that cannot be parsed.
-    """
-    read = [each for _, each in storable_objects(manifests, validation, namespace).objects]
-    pods = [each.pod for each in read if each.HasField("pod")]
-    nodes = [each.node for each in read if each.HasField("node")]
-    replica_sets = [each.replica_set for each in read if each.HasField("replica_set")]
+) -> RankDeletionsRequest:
+    """Request for the pods that a query or the workload among manifests selects, or for these."""
+    storable, _ = storable_objects(manifests, validation, namespace)
+    read = [each for _, each in storable]
+    request = RankDeletionsRequest(
+        namespace=namespace or "",
+        pods=[each.pod for each in read if each.HasField("pod")],
+        nodes=[each.node for each in read if each.HasField("node")],
+        replica_sets=[each.replica_set for each in read if each.HasField("replica_set")],
+        consistency=Consistency(fully_consistent=True),
+    )
     if query:
-        labels = selector_from_query(query, "--selector")
-        return _RankedPods(labels, namespace, pods, nodes, replica_sets, None)
-    owner = _owner(manifests, pods_given=bool(pods))
+        request.label_selector.CopyFrom(selector_from_query(query, "--selector"))
+        return request
+    owner = _owner(manifests, pods_given=bool(request.pods))
     if owner is None:
-        if not pods:
+        if not request.pods:
             raise BadInput(
                 "say which pods: with --selector, or with -f and a file of pods or of one workload"
             )
-        return _RankedPods(None, namespace, pods, nodes, replica_sets, None)
+        return request
     selector, template = _read_workload(owner, validation)
     if selector is None:
         raise BadInput(f"{owner.title}: it selects no pods: {_ADVICE}")
-    space = template.metadata.namespace or namespace
-    own = [each for each in pods if _namespace(each, namespace) == (space or "default")]
-    if pods and not own:
+    request.label_selector.CopyFrom(selector)
+    request.namespace = template.metadata.namespace or namespace or ""
+    space = request.namespace or "default"
+    own = [
+        each
+        for each in request.pods
+        if (each.metadata.namespace or namespace or "default") == space
+    ]
+    if request.pods and not own:
         raise BadInput(f"{owner.title}: none of the pods in the input is in its namespace")
-    return _RankedPods(selector, space, own, nodes, replica_sets, template)
+    del request.pods[:]
+    request.pods.extend(own)
+    # Its pods may not have these yet. A hard and a soft constraint may be equal here.
+    own_constraints = template.spec.topology_spread_constraints
+    for key, skew in dict.fromkeys((each.topology_key, each.max_skew) for each in own_constraints):
+        request.constraints.add(topology_key=key, max_skew=skew)
+    return request
 
 
 def _read_workload(
     owner: Manifest, validation: FieldValidation
 ) -> tuple[LabelSelector | None, Pod]:
-    """Selector and pod template of a workload.
-
-    Raises:
-        BadInput: it cannot be read, or its fields are refused.
-    """
+    """Selector and pod template of a workload."""
     errors = ManifestErrors(validation)
-    if owner.kind not in _STORED_KINDS:  # the others have been checked
+    if owner.kind not in STORED:  # the others have been checked
         errors.check_fields(owner)
     try:
         selector, template = selector_from_manifest(owner.content), pod_from_manifest(owner.content)
@@ -223,54 +198,68 @@ def _owner(manifests: Sequence[Manifest], *, pods_given: bool) -> Manifest | Non
     return owners[0] if owners else None
 
 
-def _namespace(pod: Pod, namespace: str | None) -> str:
-    return pod.metadata.namespace or namespace or "default"
+_CONSTRAINTS: Final = (
+    Column("TOPOLOGY KEY", lambda each: each.constraint.topology_key + _limits(each)),
+    Column("#MAX SKEW", attrgetter("constraint.max_skew")),
+    Column("#SKEW", attrgetter("skew")),
+    Column("PODS BY DOMAIN", lambda each: _domains(each)),
+)
+
+_PODS: Final = (
+    Column("#", lambda row: row[0]),
+    Column("POD", lambda row: full_name(row[1].pod)),
+    Column("NODE", lambda row: row[1].node),
+    Column("#RANK", lambda row: f"{row[1].rank:g}"),
+)
+"""Of pods with their places in the order."""
+
+_OUTCOMES: Final = (
+    Column("STRATEGY", lambda each: _words(each.strategy)),
+    Column("#KEPT", attrgetter("kept_count")),
+    Column("#WITHIN", attrgetter("within_count")),
+    Column("#LAST SKEW", attrgetter("last_skew")),
+)
 
 
-def _show(ranked: RankDeletionsResponse, options: ClientOptions) -> None:
-    if options.output == "name":
-        for each in ranked.pods:
-            output.echo(pod_path(each.pod))
-    elif options.output == "table":
-        _print(ranked)
-    else:
-        documents.show("DeletionOrder", options.output, cluster=options.cluster, answer=ranked)
+def _columns_of_constraint(index: int, heading: str) -> list[Column]:
+    return [
+        Column(heading, lambda row: row[1].domains[index]),
+        Column("#SKEW AFTER", lambda row: row[1].skews[index]),
+    ]
 
 
 def _print(ranked: RankDeletionsResponse) -> None:
-    if ranked.constraints:
-        rows = [_constraint_row(each) for each in ranked.constraints]
-        output.table(["TOPOLOGY KEY", "#MAX SKEW", "#SKEW", "PODS BY DOMAIN"], rows)
-        click.echo()
-    if ranked.pods:
-        columns = ["#", "POD", "NODE", "#RANK"]
-        for each in ranked.constraints:
-            key = each.constraint.topology_key
-            columns += [key.rpartition("/")[2].upper(), "#SKEW AFTER"]
-        rows = [_pod_row(place, pod) for place, pod in enumerate(ranked.pods, start=1)]
-        output.table(columns, rows)
-        click.echo()
-    if ranked.constraints:
-        outcomes = [
-            (documents.words(each.strategy), each.kept_count, each.within_count, each.last_skew)
-            for each in ranked.outcomes
-        ]
-        output.table(["STRATEGY", "#KEPT", "#WITHIN", "#LAST SKEW"], outcomes)
-        click.echo()
+    pods = list(_PODS)
+    for index, each in enumerate(ranked.constraints):
+        key = each.constraint.topology_key.rpartition("/")[2].upper()
+        pods += _columns_of_constraint(index, key)
+    outcomes = ranked.outcomes if ranked.constraints else ()
+    for columns, rows in (
+        (_CONSTRAINTS, ranked.constraints),
+        (pods, list(enumerate(ranked.pods, start=1))),
+        (_OUTCOMES, outcomes),
+    ):
+        if rows:
+            output.print_items(columns, rows)
+            click.echo()
     longest, ending = ranked.keeps_longest, ranked.ending_pod_count
     output.fields(
         [
-            ("strategy", documents.words(ranked.strategy)),
+            ("strategy", _words(ranked.strategy)),
             (
                 "keeps maxSkew longest",
-                longest and f"{documents.words(longest)} ({_times(ranked)})",
+                f"{_words(longest)} ({_times(ranked)})" if longest else "",
             ),
             ("ranked", f"{ranked.ranked_pod_count} pods"),
             ("left out", f"{ending} pods that go anyway" if ending else None),
-            ("revision", ranked.revision),
-            ("trace", ranked.trace_id),
+            ("revision", ranked.meta.revision),
+            ("trace", documents.trace_id(ranked)),
         ]
     )
+
+
+def _words(strategy: int) -> str:
+    return documents.words(documents.value_name(RankStrategy, strategy))
 
 
 def _times(ranked: RankDeletionsResponse) -> str:
@@ -280,17 +269,11 @@ def _times(ranked: RankDeletionsResponse) -> str:
     return "for all deletions" if kept == deletions else f"for {kept} of {deletions} deletions"
 
 
-def _constraint_row(ranked: RankedConstraint) -> list[object]:
+def _limits(ranked: RankedConstraint) -> str:
+    return f"={','.join(ranked.limited_values)}" if ranked.limited_values else ""
+
+
+def _domains(ranked: RankedConstraint) -> str:
     fullest = [f"{each.value} {each.pod_count}" for each in ranked.domain_counts[:10]]
     more = ranked.domain_count - len(fullest)
-    text = ", ".join(fullest) + (f" … and {more} more" if more else "")
-    limits = f"={','.join(ranked.limited_values)}" if ranked.limited_values else ""
-    constraint = ranked.constraint
-    return [constraint.topology_key + limits, constraint.max_skew, ranked.skew, text]
-
-
-def _pod_row(place: int, ranked: RankedPod) -> list[object]:
-    row: list[object] = [place, ranked.pod.full_name, ranked.node, f"{ranked.rank:g}"]
-    for domain, skew in zip(ranked.domains, ranked.skews, strict=True):
-        row += [domain, skew]
-    return row
+    return ", ".join(fullest) + (f" … and {more} more" if more else "")

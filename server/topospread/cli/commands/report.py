@@ -2,59 +2,60 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from topospread.cli.constraint_lists import (
+from topospread.cli import documents, output
+from topospread.cli.errors import DONE, NO_NODE_FITS
+from topospread.cli.options import ClientOptions, server_verb
+from topospread.cli.render.constraints import (
     STATES,
-    ConstraintList,
-    Wanted,
     complete_states,
     listed,
     parse_states,
+    path_of,
+    print_table,
+    show,
+    totals_text,
     workloads_named,
 )
-from topospread.cli.errors import DONE, NO_NODE_FITS
-from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
-from topospread.cli.render.constraint_changes import follow
-from topospread.cli.render.constraints import show
 from topospread.cli.request_options import (
+    RequestOptions,
     all_namespaces_option,
     check_all_namespaces,
-    consistency_of,
-    consistency_option,
-    rules_options,
-    settings_of,
+    request_options,
 )
 from topospread.cli.state_source import check_changes, from_option
-from topospread_client import ConstraintOrder, SpreadState, selector_from_query
+from topospread_client import selector_from_query
+from topospread_proto.v1 import inspector_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
-    from topospread_client import ConstraintStatus
 
-_HARD, _SOFT = "DoNotSchedule", "ScheduleAnyway"
+def _by_name(each: pb.ConstraintStatus) -> Any:
+    return (
+        each.constraint.namespace,
+        each.owner.kind,
+        each.owner.name,
+        each.constraint.topology_key,
+        each.constraint_id,
+    )
 
-_WORST_FIRST: Final = list(STATES.values())
 
-
-def _by_name(each: ConstraintStatus) -> Any:
-    owner = (each.owner.kind, each.owner.name) if each.owner else ("", "")
-    return (each.constraint.namespace, *owner, each.constraint.topology_key, each.constraint_id)
-
-
-def _by_severity(each: ConstraintStatus) -> Any:
+def _by_severity(each: pb.ConstraintStatus) -> Any:
     excess = each.skew - each.constraint.max_skew
-    return (_WORST_FIRST.index(each.state), -each.blocked_pod_count, -excess, _by_name(each))
+    return (-each.state, -each.blocked_pod_count, -excess, _by_name(each))
 
 
-_BY_SERVER: Final = {"severity": ConstraintOrder.SEVERITY, "name": ConstraintOrder.NAME}
+_BY_SERVER: Final = {"severity": pb.CONSTRAINT_ORDER_SEVERITY, "name": pb.CONSTRAINT_ORDER_NAME}
 """Values of `--sort-by` that the server sorts a list by."""
 
-_ORDERS: Final[Mapping[str, Callable[[ConstraintStatus], Any]]] = {
+_ORDERS: Final[Mapping[str, Callable[[pb.ConstraintStatus], Any]]] = {
     "severity": _by_severity,
     "name": _by_name,
     "skew": lambda each: (-each.skew, _by_severity(each)),
@@ -111,19 +112,16 @@ _ORDERS: Final[Mapping[str, Callable[[ConstraintStatus], Any]]] = {
     is_flag=True,
     help="Go on until Ctrl-C: draw the table anew on a terminal, else print what changes.",
 )
-@rules_options
-@consistency_option
+@request_options("settings", "consistency")
 @from_option
-@server_options
-@output_option
-@pass_options
+@server_verb
 def command(
     options: ClientOptions,
     workloads: Sequence[str],
     namespace: str | None,
     all_namespaces: bool,
     selector: str | None,
-    states: Sequence[SpreadState],
+    states: Sequence[pb.SpreadState.ValueType],
     key: str | None,
     hard: bool | None,
     sort_by: str,
@@ -132,10 +130,7 @@ def command(
     fail_on: str | None,
     no_headers: bool,
     watch: bool,
-    args_file: str | None,
-    profile: str | None,
-    gates: Sequence[str],
-    consistency: str,
+    asked: RequestOptions,
 ) -> int:
     """Show how the pods of each constraint in force are spread, the worst first.
 
@@ -148,67 +143,135 @@ def command(
     """
     check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
     failing = _failing(states, fail_on)
-    wanted = Wanted(
-        namespace,
-        workloads_named(workloads),
-        selector_from_query(selector, "--selector") if selector else None,
-        states,
-        key,
-        None if hard is None else _HARD if hard else _SOFT,
-        _BY_SERVER.get(sort_by, ConstraintOrder.NAME),
-        domains,
-        settings_of(args_file, profile, gates),
+    owners = workloads_named(workloads)
+    wanted = pb.ConstraintFilter(
+        namespace=namespace or "",
+        label_selector=selector_from_query(selector, "--selector") if selector else None,
+        states=states,
+        topology_key=key or "",
+        when_unsatisfiable=_WHEN[hard],
     )
     if watch:
-        _check_watch(options, wanted, limit, fail_on)
-        with options.client() as client:
-            changes = client.watch_constraints(**wanted.filters(next(iter(wanted.owners), None)))
-            follow(changes, options, _ORDERS[sort_by], headings=not no_headers)
+        if len(owners) > 1:
+            raise click.UsageError("--watch is of one workload, or of all")
+        if limit or fail_on:
+            raise click.UsageError("--limit and --fail-on are of one look: leave --watch out")
+        check_changes(options)
+        if owners:
+            wanted.owner.kind, wanted.owner.name = owners[0]
+        watched = pb.WatchConstraintsRequest(filter=wanted, domain_limit=domains)
+        changes = options.watch("WatchConstraints", asked.fill(watched))
+        _follow(changes, options, _ORDERS[sort_by], headings=not no_headers)
         return DONE
-    freshness = consistency_of(consistency)
-    in_order = sort_by in _BY_SERVER and len(wanted.owners) <= 1
+    request = pb.ListConstraintsRequest(
+        filter=wanted,
+        order=_BY_SERVER.get(sort_by, pb.CONSTRAINT_ORDER_NAME),
+        domain_limit=domains,
+    )
+    in_order = sort_by in _BY_SERVER and len(owners) <= 1
     with options.client() as client:
-        found = listed(client, wanted, freshness, limit if in_order else None)
+        found = listed(client, asked.fill(request), owners, limit if in_order else None)
     if not in_order:
-        found.constraints = sorted(found.constraints, key=_ORDERS[sort_by])[:limit]
+        found.constraints.sort(key=_ORDERS[sort_by])
+        del found.constraints[limit or len(found.constraints) :]
     show(found, wanted, options, headings=not no_headers)
-    return _exit_code(found, failing)
+    # What passes the filters counts, shown or not.
+    failed = any(each.constraint_count for each in found.totals if each.state in failing)
+    return NO_NODE_FITS if failed else DONE
 
 
-def _check_watch(
-    options: ClientOptions, wanted: Wanted, limit: int | None, fail_on: str | None
-) -> None:
-    """Refuse what a watch cannot do.
-
-    Raises:
-        UsageError: with what to leave out.
-    """
-    if len(wanted.owners) > 1:
-        raise click.UsageError("--watch is of one workload, or of all")
-    if limit or fail_on:
-        raise click.UsageError("--limit and --fail-on are of one look: leave --watch out")
-    check_changes(options)
+_WHEN: Final = {None: "", True: "DoNotSchedule", False: "ScheduleAnyway"}
+"""whenUnsatisfiable by `--hard/--soft`."""
 
 
-def _failing(states: Sequence[SpreadState], fail_on: str | None) -> Sequence[SpreadState]:
-    """States of constraints that fail the check; none without one.
-
-    Raises:
-        UsageError: `--state` leaves all of them out, so that the check always passes.
-    """
+def _failing(
+    states: Sequence[pb.SpreadState.ValueType], fail_on: str | None
+) -> Sequence[pb.SpreadState.ValueType]:
+    """States of constraints that fail the check; none without one."""
     if fail_on is None:
         return ()
-    bad = _WORST_FIRST[: _WORST_FIRST.index(STATES[fail_on]) + 1]
-    failing = [state for state in bad if not states or state in states]
+    bad = {word: state for word, state in STATES.items() if state >= STATES[fail_on]}
+    failing = [state for state in bad.values() if not states or state in states]
     if not failing:
-        words = " or ".join(state.label.lower() for state in bad)
         raise click.UsageError(
-            f"--fail-on {fail_on} fails on nothing that --state shows: add {words} to --state, or "
-            "leave one of the two out"
+            f"--fail-on {fail_on} fails on nothing that --state shows: add {' or '.join(bad)} to "
+            "--state, or leave one of the two out"
         )
     return failing
 
 
-def _exit_code(found: ConstraintList, failing: Sequence[SpreadState]) -> int:
-    """1 where a constraint that passes the filters is as bad as `--fail-on` says, shown or not."""
-    return NO_NODE_FITS if any(found.totals[state] for state in failing) else DONE
+_LINES_BESIDE_ROWS = 4
+"""Of a terminal: headings, rows that are left out, totals, and the cursor."""
+
+_CLEAR = "\x1b[H\x1b[J"
+"""Makes a terminal go to its first line, and forget what is shown."""
+
+
+def _follow(
+    watch: Iterable[pb.WatchConstraintsResponse],
+    options: ClientOptions,
+    order: Callable[[pb.ConstraintStatus], Any],
+    *,
+    headings: bool,
+) -> None:
+    """Show what a watch tells until it ends."""
+    from topospread_client import ConstraintTable
+
+    table: Any = ConstraintTable()
+    redraws = options.output == "table" and sys.stdout.isatty()
+    shown: dict[str, pb.ConstraintStatus] = {}
+    widths: Sequence[int] = ()
+    for message in watch:
+        if not table.apply(message):
+            continue
+        there = table.constraints
+        if redraws:
+            _draw(there.values(), table.totals, options, order, headings=headings)
+            continue
+        new = [each for key, each in there.items() if each != shown.get(key)]
+        gone = [each for key, each in shown.items() if key not in there]
+        for changed in (new, gone):
+            if options.output == "table" and changed:
+                widths = print_table(
+                    sorted(changed, key=order),
+                    wide=options.wide,
+                    headings=headings and not widths,
+                    least=widths,
+                    gone=changed is gone,
+                )
+                continue
+            for each in sorted(changed, key=order):
+                _print(each, message.meta.revision, options, gone=changed is gone)
+        shown = dict(there)
+
+
+def _draw(
+    constraints: Iterable[pb.ConstraintStatus],
+    totals: Iterable[pb.SpreadStateCount],
+    options: ClientOptions,
+    order: Callable[[pb.ConstraintStatus], Any],
+    *,
+    headings: bool,
+) -> None:
+    """Draw the rows that the terminal has room for, and how many there are."""
+    capacity = max(shutil.get_terminal_size().lines - _LINES_BESIDE_ROWS, 1)
+    rows = sorted(constraints, key=order)
+    click.echo(_CLEAR, nl=False)
+    print_table(rows[:capacity], wide=options.wide, headings=headings)
+    if len(rows) > capacity:
+        output.echo(f"... and {len(rows) - capacity:,} more")
+    output.echo(totals_text(totals, len(rows)))
+
+
+def _print(each: pb.ConstraintStatus, revision: str, options: ClientOptions, *, gone: bool) -> None:
+    if options.output == "name":
+        output.echo(path_of(each.constraint_id))
+        return
+    event = documents.document(
+        "ConstraintEvent",
+        cluster=options.cluster,
+        revision=revision,
+        type="Deleted" if gone else "Applied",
+        constraint=each,
+    )
+    output.dump_line(event, options.output)

@@ -2,61 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import re
+from collections import Counter
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from topospread.cli import manifest_files
+from topospread.cli import documents, manifest_files, output
 from topospread.cli.errors import DONE, NO_NODE_FITS, BadInput
-from topospread.cli.kinds import node_name, pod_name
+from topospread.cli.kinds import named_pod, node_name, node_path
 from topospread.cli.manifest_objects import manifest_pods, pod_requests, storable_objects
-from topospread.cli.options import (
-    PATH,
-    ClientOptions,
-    output_option,
-    pass_options,
-    server_options,
-)
-from topospread.cli.render import simulation
-from topospread.cli.request_options import (
-    FITS,
-    consistency_of,
-    consistency_option,
-    input_options,
-    rules_options,
-    settings_of,
-    validation_option,
-)
+from topospread.cli.options import MAX_NUMBER, PATH, ClientOptions, server_verb
+from topospread.cli.output import Column
+from topospread.cli.request_options import RequestOptions, input_options, request_options
 from topospread.cli.state_source import from_option
-from topospread_client import (
-    ConstraintChange,
-    ConstraintValidation,
-    ConstraintValues,
-    DrainedNode,
-    DrainMode,
-    NodeGroup,
-    PodReference,
-    PodsToPlace,
-    Scenario,
-    SupposedChanges,
+from topospread_proto.v1 import scenario_pb2 as pb
+from topospread_proto.v1.common_pb2 import (
+    CONSTRAINT_VALIDATION_IGNORE,
+    OPTIMALITY_PROVEN,
+    PodOnNode,
+    PodSource,
 )
+from topospread_proto.v1.planner_service_pb2 import SimulateRequest, SimulateResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from topospread.cli.field_validation import FieldValidation
-    from topospread.cli.manifest_objects import ManifestPod, PodRequest
+    from topospread.cli.manifest_objects import FieldValidation, PodRequest
 
-_COUNT: Final = click.IntRange(0)
+_COUNT: Final = click.IntRange(0, MAX_NUMBER)
+
+_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
+
+_ROWS: Final = 20
+"""Number of nodes that a table names; JSON has all."""
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 
-_NUMBERS: Final = {"maxSkew": "max_skew", "minDomains": "min_domains"}
-_STRINGS: Final = {
-    "whenUnsatisfiable": "when_unsatisfiable",
-    "nodeAffinityPolicy": "node_affinity_policy",
-    "nodeTaintsPolicy": "node_taints_policy",
-}
+_VALUES: Final = {each.json_name: each for each in pb.ConstraintValues.DESCRIPTOR.fields}
+"""Fields of constraints that `--constraint` changes, by the names that are typed."""
 
 
 @click.command("simulate", short_help="What would happen: place pods on the state plus changes.")
@@ -103,19 +88,16 @@ _STRINGS: Final = {
 @click.option(
     "--fewest-nodes", is_flag=True, help="Find the fewest of --add-nodes that make all fit."
 )
-@click.option(
-    "--fit",
-    type=click.Choice(list(FITS)),
-    help="What to ask beside spreading.  [node-and-resources]",
-)
 @click.option("--seed", default="", metavar="TEXT", help="Orders equal nodes, as for `place`.")
-@rules_options
-@validation_option
-@consistency_option
+@request_options(
+    "settings",
+    "validation",
+    "consistency",
+    "fit",
+    fit_help="What to ask beside spreading.  [node-and-resources]",
+)
 @from_option
-@server_options
-@output_option
-@pass_options
+@server_verb
 def command(
     options: ClientOptions,
     stored: Sequence[str],
@@ -131,98 +113,103 @@ def command(
     deleted: Sequence[str],
     constraints: Sequence[str],
     fewest_nodes: bool,
-    fit: str | None,
     seed: str,
-    args_file: str | None,
-    profile: str | None,
-    gates: Sequence[str],
-    validation: FieldValidation,
-    consistency: str,
+    asked: RequestOptions,
 ) -> int:
     """Place pods one by one, as `place` would, on the live state plus changes. Nothing is written.
 
     Files may hold pods, and workloads for the pods they would make. The exit code is 1 when a pod
     stays pending.
     """
+    validation = asked.validation
     requests: list[PodRequest] = []
     if stored or paths or not reschedule:
         requests = pod_requests(
             stored, paths, recursive=recursive, namespace=namespace, validation=validation
         )
-    running = _running_pods(add_pods, validation, namespace)
-    validations = {each.validation for each in requests}
-    scenario = Scenario(
-        changes=SupposedChanges(
+    scenario = pb.Scenario(
+        changes=pb.SupposedChanges(
             add_node_groups=_node_groups(add_nodes, zones, validation, fewest=fewest_nodes),
             drain_nodes=[_drained(text) for text in drained],
-            add_pods=[(each.pod, None) for each in running],
-            delete_pods=[pod_name(text, namespace) for text in deleted],
+            add_pods=_running_pods(add_pods, validation, namespace),
+            delete_pods=[named_pod(text, namespace) for text in deleted],
             constraint_changes=_constraint_changes(constraints),
         ),
-        fit=FITS[fit] if fit else None,
-        seed=seed or None,
-        settings=settings_of(args_file, profile, gates),
-        validation=ConstraintValidation.STRICT
-        if ConstraintValidation.STRICT in validations
-        else ConstraintValidation.IGNORE,
+        seed=seed,
+        # Pods of the state are taken as they are.
+        validation=max(
+            (each.validation for each in requests), default=CONSTRAINT_VALIDATION_IGNORE
+        ),
+    )
+    request = SimulateRequest(
+        pods=[
+            pb.PodsToPlace(pod=each.source, replicas=_replicas(each, replicas)) for each in requests
+        ],
+        scenario=asked.fill(scenario),
+        find_fewest_nodes=fewest_nodes,
+        reschedule=reschedule,
     )
     with options.client() as client:
-        found = client.simulate(
-            [PodsToPlace(each.pod, _replicas(each, replicas)) for each in requests],
-            scenario=scenario,
-            find_fewest_nodes=fewest_nodes,
-            reschedule=reschedule,
-            consistency=consistency_of(consistency),
-        )
-    simulation.show(found, requests, options.output, options.cluster)
+        found = client.call("Simulate", asked.fill(request))
+    names = [node_path(each.node) for each in found.placements]
+    documents.present(
+        options.output,
+        "Simulation",
+        lambda: _print(found, [each.label for each in requests]),
+        names + [output.NONE] * found.pending_pod_count,
+        cluster=options.cluster,
+        pods=[each.subject for each in requests],
+        answer=found,
+    )
     return NO_NODE_FITS if found.pending_pod_count else DONE
 
 
-def _drained(text: str) -> DrainedNode:
+def _drained(text: str) -> pb.DrainedNode:
     node, equals, mode = text.partition("=")
     if not node or (equals and mode != "tainted"):
         raise BadInput(f"--drain {text}: write NODE, or NODE=tainted")
-    return DrainedNode(node_name(node), DrainMode.TAINTED if equals else None)
+    tainted = pb.DRAIN_MODE_TAINTED if equals else pb.DRAIN_MODE_UNSPECIFIED
+    return pb.DrainedNode(node=node_name(node), mode=tainted)
 
 
 def _replicas(request: PodRequest, given: int | None) -> int | None:
     """Number of pods to place; None for a pod of the state, and for one without replicas."""
-    if isinstance(request.pod, PodReference):
+    if request.source.HasField("ref"):
         return None
-    return request.replicas if given is None else given
+    wanted = request.replicas if given is None else given
+    if wanted is not None and wanted > MAX_NUMBER:
+        raise BadInput(f"{request.title}: {wanted} replicas are more than {MAX_NUMBER}")
+    return wanted
 
 
 def _running_pods(
     paths: Sequence[str], validation: FieldValidation, namespace: str | None
-) -> list[ManifestPod]:
-    return manifest_pods(manifest_files.read(paths), validation, namespace)[0] if paths else []
+) -> list[PodOnNode]:
+    """Pods of `--add-pods`, each on its own node."""
+    if not paths:
+        return []
+    pods, _ = manifest_pods(manifest_files.read(paths), validation, namespace)
+    return [PodOnNode(pod=PodSource(object=pod)) for _, pod in pods]
 
 
 def _node_groups(
     given: Sequence[str], zones: str | None, validation: FieldValidation, *, fewest: bool
-) -> list[NodeGroup]:
-    """Node groups of `--add-nodes PATH[=N]`, one for each Node in the file.
-
-    Args:
-        given: values of the option.
-        zones: names, separated by commas.
-        validation: of the fields in the files.
-        fewest: without N, as many as it takes; otherwise one.
-
-    Raises:
-        BadInput: a file that cannot be read or has no Node, or N that is no number.
-    """
+) -> list[pb.NodeGroup]:
+    """Node groups of `--add-nodes PATH[=N]`, one for each Node in the file."""
     if zones and not given:
         raise BadInput("--zones says where the nodes of --add-nodes are: give these, too")
-    variants = [{_ZONE: zone} for zone in zones.split(",") if zone] if zones else []
-    groups: list[NodeGroup] = []
+    variants = [pb.NodeLabels(labels={_ZONE: zone}) for zone in (zones or "").split(",") if zone]
+    groups: list[pb.NodeGroup] = []
     for text in given:
         path, count = _path_and_count(text, None if fewest else 1)
         nodes = [each for each in manifest_files.read([path]) if each.kind == "Node"]
         if not nodes:
             raise BadInput(f"--add-nodes {path}: no Node in it: give what the nodes are like")
-        converted = storable_objects(nodes, validation, named=False).objects
-        groups += [NodeGroup(each.node, count, variants=variants) for _, each in converted]
+        converted, _ = storable_objects(nodes, validation, named=False)
+        groups += [
+            pb.NodeGroup(template=each.node, node_count=count, variants=variants)
+            for _, each in converted
+        ]
     return groups
 
 
@@ -234,43 +221,130 @@ def _path_and_count(text: str, default: int | None) -> tuple[str, int | None]:
         count = int(number)
     except ValueError:
         raise BadInput(f"--add-nodes {text}: write PATH=N, where N is a whole number") from None
-    if count < 0:
-        raise BadInput(f"--add-nodes {text}: {count} nodes cannot join: write 0 or more")
+    if not 0 <= count <= MAX_NUMBER:
+        more = "0 or more" if count < 0 else f"at most {MAX_NUMBER}"
+        raise BadInput(f"--add-nodes {text}: {count} nodes cannot join: write {more}")
     return path, count
 
 
-def _constraint_changes(given: Sequence[str]) -> list[ConstraintChange]:
-    """Changes of constraints that `--constraint KEY:NAME=VALUE,…` asks for.
-
-    Raises:
-        BadInput: all values that cannot be parsed.
-    """
-    changes: list[ConstraintChange] = []
+def _constraint_changes(given: Sequence[str]) -> list[pb.ConstraintChange]:
+    """Changes of constraints that `--constraint KEY:NAME=VALUE,…` asks for."""
+    changes: list[pb.ConstraintChange] = []
     messages: list[str] = []
     for text in given:
         key, colon, pairs = text.partition(":")
-        values: dict[str, Any] = {}
+        change = pb.ConstraintChange(match=pb.ConstraintMatch(topology_key=key))
         for pair in pairs.split(",") if colon else ():
             name, _, value = pair.partition("=")
-            if name in _NUMBERS and value.lstrip("-").isdecimal():
-                values[_NUMBERS[name]] = int(value)
-            elif name in _STRINGS and value:
-                values[_STRINGS[name]] = value
-            else:
-                known = ", ".join((*_NUMBERS, *_STRINGS))
+            field = _VALUES.get(name)
+            is_number = field is not None and field.cpp_type == field.CPPTYPE_INT32
+            if field is None or not (_NUMBER.fullmatch(value) if is_number else value):
+                known = ", ".join(_VALUES)
                 messages.append(
                     f"--constraint {text}: {pair!r}: write NAME=VALUE with one of {known}"
                 )
+            elif name == "minDomains" and int(value) == 0:
+                change.clear_min_domains = True
+            else:
+                setattr(change.set, field.name, int(value) if is_number else value)
         if not key or not colon:
             messages.append(
                 f"--constraint {text}: write KEY:NAME=VALUE, for example {_ZONE}:maxSkew=2"
             )
-        elif values:
-            clear = values.get("min_domains") == 0
-            if clear:
-                del values["min_domains"]
-            change = ConstraintChange(key, ConstraintValues(**values), clear_min_domains=clear)
-            changes.append(change)
+        changes.append(change)
     if messages:
         raise BadInput(*messages)
     return changes
+
+
+def _print(found: SimulateResponse, labels: Sequence[str]) -> None:
+    rescheduled = found.rescheduled_pod_count
+    titles = [f"{rescheduled} pods of drained nodes"] if rescheduled else []
+    click.secho(", ".join([*titles, *labels]), bold=True)
+    _print_nodes(found)
+    for group in found.pending_pods:
+        click.echo()
+        output.echo(f"pending: {_first_and_last(group)}")
+        output.echo(f"  {group.message or ', '.join(group.verdict.reasons)}")
+        for suggestion in group.explanation.suggestions:
+            output.echo(f"  the first would fit with {suggestion.text}")
+    if found.spread_changes:
+        click.echo()
+        output.print_items(_SPREAD_CHANGES, found.spread_changes)
+    click.echo()
+    placed, pending = found.placed_pod_count, found.pending_pod_count
+    output.fields(
+        [
+            ("placed", f"{placed} of {placed + pending}"),
+            ("pending", pending or ""),
+            ("joined", _by_group(found.joined)),
+            ("evicted", found.evicted_pod_count or ""),
+            ("fewest nodes", _fewest_text(found)),
+            ("it takes", "; ".join(found.advice)),
+            ("not looked at", ", ".join(found.not_modelled)),
+            ("revision", found.meta.revision),
+            ("trace", documents.trace_id(found)),
+        ]
+    )
+    for warning in found.warnings:
+        output.warn(f"warning: {warning}")
+
+
+def _print_nodes(found: SimulateResponse) -> None:
+    counts = Counter((p.node, p.node_group) for p in found.placements)
+    shown = counts.most_common(_ROWS)
+    if shown:
+        output.table(("NODE", "JOINS FROM", "#PODS"), [(*node, n) for node, n in shown])
+    if len(counts) > _ROWS:
+        output.echo(f"… and {len(counts) - _ROWS} more (-o json has all)")
+
+
+def _first_and_last(pending: pb.PendingPods) -> str:
+    first, last = pending.pods[0].name, pending.pods[-1].name
+    return f"{pending.pod_count} ({f'{first} … {last}' if pending.pod_count > 1 else first})"
+
+
+def _domains(change: pb.SpreadChange) -> str:
+    domains = []
+    for each in change.domains[:6]:
+        before = each.pod_count_before if each.HasField("pod_count_before") else "-"
+        after = each.pod_count_after if each.HasField("pod_count_after") else "-"
+        domains.append(f"{each.value}: {_arrow(before, after)}")
+    if change.domain_count_after > len(domains):
+        domains.append("…")
+    return ", ".join(domains)
+
+
+def _arrow(before: object, after: object) -> str:
+    return f"{after}" if before == after else f"{before} → {after}"
+
+
+_SPREAD_CHANGES: Final = (
+    Column("TOPOLOGY KEY", attrgetter("constraint.topology_key")),
+    Column("UNSATISFIABLE", attrgetter("constraint.when_unsatisfiable")),
+    Column("#MAX SKEW", attrgetter("constraint.max_skew")),
+    Column("#SKEW", lambda change: _arrow(change.skew_before, change.skew_after)),
+    Column(
+        "#DOMAINS", lambda change: _arrow(change.domain_count_before, change.domain_count_after)
+    ),
+    Column("PODS BY DOMAIN", _domains),
+)
+
+
+def _fewest_text(found: SimulateResponse) -> str:
+    if not found.HasField("fewest_nodes"):
+        return ""
+    nodes, proven = _by_group(found.joined), found.fewest_nodes.optimality == OPTIMALITY_PROVEN
+    if not found.fewest_nodes.all_fit:
+        return f"no number up to {nodes} {'makes all fit' if proven else 'was found'}"
+    count = sum(group.node_count for group in found.joined)
+    if not count:
+        return "none, all fit without"
+    more = f"{count} more node{'' if count == 1 else 's'}"
+    return f"{more} ({nodes}; {'proven' if proven else 'best found'})"
+
+
+def _by_group(joined: Iterable[pb.JoinedNodes]) -> str:
+    return ", ".join(
+        f"{group.node_count} of {group.node_group}" for group in joined if group.node_count
+    )

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE, BadInput
-from topospread.cli.options import (
-    DEFAULT_ADDRESS,
-    ClientOptions,
-    output_option,
-    pass_options,
-    server_options,
-)
-from topospread_client import Consistency, NotFound, TopospreadClientError
+from topospread.cli.options import DEFAULT_ADDRESS, ClientOptions, pages, server_verb
+from topospread.cli.output import Column
+from topospread_client import NotFound, TopospreadClientError
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1.common_pb2 import Consistency
+from topospread_proto.v1.server_service_pb2 import GetServerInfoRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread_client import Client, Cluster, GetServerInfoResponse
+    from topospread.cli.options import ApiCaller
+    from topospread_proto.v1.cluster_state_service_pb2 import Cluster
+    from topospread_proto.v1.server_service_pb2 import GetServerInfoResponse
 
 _PATIENCE: Final = 5.0
 """Seconds to wait for a cluster that the server loads."""
@@ -29,14 +29,9 @@ _PATIENCE: Final = 5.0
 _NAMED: Final = 10
 """Clusters that are named where another is not there."""
 
-_UNKNOWN: Final = "-----"
-"""What is shown for the counts of a cluster that is not loaded."""
-
 
 @click.command("status", short_help="Show the server and its clusters.")
-@server_options
-@output_option
-@pass_options
+@server_verb
 def command(options: ClientOptions) -> int:
     """Show the server's version, store and configuration, and how it follows each cluster.
 
@@ -44,42 +39,34 @@ def command(options: ClientOptions) -> int:
     about it yet; others are shown as they are.
     """
     with options.client() as client:
-        info = client.get_server_info()
+        info = client.call("GetServerInfo", GetServerInfoRequest())
         named = _loaded(client, options)
         clusters = [named] if named and options.cluster_is_named else _clusters(client, named)
-    if options.output == "table":
-        _print(info, clusters, options)
-    elif options.output == "name":
-        for cluster in clusters:
-            output.echo(cluster.name)
-    else:
-        documents.show(
-            "ServerStatus",
-            options.output,
-            address=options.address or DEFAULT_ADDRESS,
-            answer=info,
-            clusters=clusters,
-        )
+    documents.present(
+        options.output,
+        "ServerStatus",
+        lambda: _print(info, clusters, options),
+        (cluster.name for cluster in clusters),
+        address=options.address or DEFAULT_ADDRESS,
+        answer=info,
+        clusters=clusters,
+    )
     return DONE
 
 
-def _loaded(client: Client, options: ClientOptions) -> Cluster | None:
+def _loaded(client: ApiCaller, options: ClientOptions) -> Cluster | None:
     """The cluster of the command line, loaded if that is possible soon.
 
     None where it cannot be told and was not asked for by name.
-
-    Raises:
-        BadInput: there is no cluster of that name.
     """
-    newest = Consistency(fully_consistent=True)
+    newest = pb.GetClusterRequest(consistency=Consistency(fully_consistent=True))
+    patience = min(_PATIENCE, options.timeout)
     try:
-        return client.get_cluster(
-            consistency=newest, timeout=min(_PATIENCE, options.timeout)
-        ).cluster
+        return cast("Cluster", client.call("GetCluster", newest, timeout=patience).cluster)
     except TopospreadClientError:
         pass  # how it stands says what is wrong
     try:
-        return client.get_cluster().cluster
+        return cast("Cluster", client.call("GetCluster", pb.GetClusterRequest()).cluster)
     except TopospreadClientError as error:
         if not options.cluster_is_named:
             return None
@@ -88,15 +75,16 @@ def _loaded(client: Client, options: ClientOptions) -> Cluster | None:
         raise
 
 
-def _not_there(client: Client, cluster: str) -> str:
-    page = client.list_clusters_page(page_size=_NAMED + 1)
+def _not_there(client: ApiCaller, cluster: str) -> str:
+    page = client.call("ListClusters", pb.ListClustersRequest(page_size=_NAMED + 1))
     names = [each.name for each in page.clusters]
     there = ", ".join(names[:_NAMED]) + ", …" * (len(names) > _NAMED)
     return f"no cluster {cluster}: " + (f"there are {there}" if names else "there is none yet")
 
 
-def _clusters(client: Client, loaded: Cluster | None) -> list[Cluster]:
-    every = client.list_clusters()
+def _clusters(client: ApiCaller, loaded: Cluster | None) -> list[Cluster]:
+    listed = pages(client, "ListClusters", pb.ListClustersRequest())
+    every = (each for page in listed for each in page.clusters)
     return [loaded if loaded and each.name == loaded.name else each for each in every]
 
 
@@ -109,40 +97,20 @@ def _print(
             ("address", options.address or DEFAULT_ADDRESS),
             ("server", info.version),
             ("store", info.store),
-            ("up for", _age(info.start_time)),
+            ("up for", _age(info) if info.HasField("start_time") else ""),
             ("configuration", f"generation {info.config_generation}, {config}"),
             ("settings", info.settings_digest),
-            ("trace", info.trace_id),
+            ("trace", documents.trace_id(info)),
         ]
     )
     if not clusters:
         output.echo("no cluster yet: `topospread apply -f PATH` makes one")
         return
-    columns = ["CLUSTER", "STATE", "#NODES", "#PODS", "#WORKLOADS", "#GROUPS", "#LAG", "REVISION"]
-    rows = [
-        [
-            cluster.name,
-            _state(cluster),
-            *(_counts(cluster) if cluster.loaded else _UNKNOWN),
-            cluster.revision,
-        ]
-        for cluster in clusters
-    ]
-    output.table(columns, rows)
+    output.print_items(_COLUMNS, clusters)
     for cluster in clusters:
         if cluster.identity_changed:
             accept = f"topospread store accept --cluster {cluster.name} --store-identity"
             output.echo(f"to accept the store of {cluster.name}: {accept} {cluster.store_identity}")
-
-
-def _counts(cluster: Cluster) -> Sequence[int]:
-    return (
-        cluster.node_count,
-        cluster.pod_count,
-        cluster.workload_count,
-        cluster.group_count,
-        cluster.lag,
-    )
 
 
 def _state(cluster: Cluster) -> str:
@@ -150,8 +118,9 @@ def _state(cluster: Cluster) -> str:
     found = []
     if cluster.identity_changed:
         found.append("store changed, writes refused")
-    if cluster.store_unreachable_for is not None:
-        found.append(f"store unreachable for {cluster.store_unreachable_for:.0f} s")
+    if cluster.HasField("store_unreachable_for"):
+        lost = cluster.store_unreachable_for.ToTimedelta().total_seconds()
+        found.append(f"store unreachable for {lost:.0f} s")
     if cluster.corrupt_count:
         found.append(f"{cluster.corrupt_count} unreadable")
     if not cluster.loaded:
@@ -159,9 +128,25 @@ def _state(cluster: Cluster) -> str:
     return ", ".join(found) or "ok"
 
 
-def _age(since: datetime | None) -> str:
-    if since is None:
-        return ""
+def _count(heading: str, name: str) -> Column:
+    """Column of a count, which is not known of a cluster that is not loaded."""
+    return Column(heading, lambda each: getattr(each, name) if each.loaded else "-")
+
+
+_COLUMNS: Final = (
+    Column("CLUSTER", lambda each: each.name),
+    Column("STATE", _state),
+    _count("#NODES", "node_count"),
+    _count("#PODS", "pod_count"),
+    _count("#WORKLOADS", "workload_count"),
+    _count("#GROUPS", "group_count"),
+    _count("#LAG", "lag"),
+    Column("REVISION", lambda each: each.revision),
+)
+
+
+def _age(info: GetServerInfoResponse) -> str:
+    since = info.start_time.ToDatetime(tzinfo=UTC)
     seconds = max(0, int((datetime.now(UTC) - since).total_seconds()))
     days, rest = divmod(seconds, 86_400)
     hours, rest = divmod(rest, 3_600)

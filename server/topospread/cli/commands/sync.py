@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,9 @@ from topospread.cli.errors import DONE, BadInput, Unreachable
 from topospread.cli.options import PATH, ClientOptions, pass_options, server_options
 from topospread.cli.output import allow_closed_stdout
 from topospread.config import values
-from topospread_client import Kind, ObjectReference, ResourceVersion
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1.cluster_state_service_pb2 import ObjectReference
+from topospread_proto.v1.lease_service_pb2 import AcquireLeaseRequest, ReleaseLeaseRequest
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -87,7 +90,7 @@ def command(
 
     try:
         api = open_api_server(ClusterAccess(kubeconfig, kube_context))
-        with options.client() as client:
+        with options.server_client() as client:
             sink = ClientSink(client, holder_identity())
             syncing = SyncProcess(options.cluster, api, sink, lease, excluded_namespaces, http)
             logs = start_logging("info", "auto")
@@ -113,12 +116,7 @@ def _announce(syncing: SyncProcess) -> None:
 
 
 class ClientSink:
-    """A :class:`~topospread.kubernetes.sink.Sink` over gRPC.
-
-    Args:
-        client: for the cluster that is synced.
-        holder: identity of this process in the lease.
-    """
+    """A :class:`~topospread.kubernetes.sink.Sink` over gRPC."""
 
     def __init__(self, client: Client, holder: str) -> None:
         self._client = client
@@ -126,14 +124,17 @@ class ClientSink:
 
     def acquire(self, seconds: float) -> int:
         """See Sink."""
+        request = AcquireLeaseRequest(holder_identity=self._holder)
+        request.lease_duration.FromTimedelta(timedelta(seconds=seconds))
         with _server_errors():
-            answer = self._client.acquire_lease(self._holder, seconds)
-        return answer.lease.fencing_token or 0  # the lease of another holder has none
+            answer = self._client.call("AcquireLease", request)
+        return int(answer.lease.fencing_token)  # 0 in the lease of another holder
 
     def release(self, fence: int) -> None:
         """See Sink."""
+        request = ReleaseLeaseRequest(holder_identity=self._holder, fencing_token=fence)
         with _server_errors():
-            self._client.release_lease(self._holder, fence)
+            self._client.call("ReleaseLease", request)
 
     def replace(
         self,
@@ -147,13 +148,13 @@ class ClientSink:
         """See Sink."""
         with _server_errors():
             replaced = self._client.replace_objects(
-                Kind[kind.name],
+                _number(kind),
                 [one.message for one in objects],
                 resource_version=version,
                 force=force,
                 fencing_token=fence,
             )
-        return replaced.ignored_stale_count
+        return int(replaced.ignored_stale_count)
 
     def write(
         self,
@@ -164,7 +165,10 @@ class ClientSink:
         fence: int,
     ) -> None:
         """See Sink."""
-        read = [ResourceVersion(Kind[kind.name], version) for kind, version in observed.items()]
+        read = [
+            common_pb2.ResourceVersion(kind=_number(kind), resource_version=version)
+            for kind, version in observed.items()
+        ]
         with _server_errors():
             if objects or not deleted:
                 self._client.apply_objects(
@@ -173,16 +177,20 @@ class ClientSink:
                     observed=() if deleted else read,
                 )
             if deleted:
-                self._client.delete_objects(
-                    [_reference(gone) for gone in deleted], fencing_token=fence, observed=read
-                )
+                gone = [
+                    ObjectReference(
+                        kind=_number(each.key.kind),
+                        name=each.key.name,
+                        namespace=each.key.namespace or "",
+                        resource_version=each.version or "",
+                    )
+                    for each in deleted
+                ]
+                self._client.delete_objects(gone, fencing_token=fence, observed=read)
 
 
-def _reference(gone: DeletedObject) -> ObjectReference:
-    key = gone.key
-    return ObjectReference(
-        Kind[key.kind.name], key.name, key.namespace, resource_version=gone.version
-    )
+def _number(kind: StoredKind) -> common_pb2.Kind.ValueType:
+    return common_pb2.Kind.Value(f"KIND_{kind.name}")
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
@@ -10,23 +9,22 @@ import click
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE
 from topospread.cli.kinds import (
+    LABELS,
+    NUMBERS,
     RESERVATION,
     STORED,
     ObjectName,
     complete_kinds,
     is_reservation,
-    kinds_named,
+    labels_named,
     parse_name,
-    path_of,
 )
-from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
+from topospread.cli.options import ClientOptions, server_verb
 from topospread.cli.request_options import all_namespaces_option, check_all_namespaces
-from topospread_client import Kind, WatchEventType, manifest_from_object
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from topospread_client import WatchEvent
 
 
 @click.command("watch", short_help="Show changes of the state as they come.")
@@ -35,9 +33,7 @@ if TYPE_CHECKING:
 @click.option("--revision", metavar="REVISION", help="Start after this revision.  [now]")
 @click.option("--send-initial", is_flag=True, help="Begin with what there is.")
 @all_namespaces_option
-@server_options
-@output_option
-@pass_options
+@server_verb
 def command(
     options: ClientOptions,
     wanted: Sequence[str],
@@ -53,53 +49,52 @@ def command(
     """
     check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
     whole, named = _wanted(wanted, namespace)
-    kinds = list({*whole, *(each.stored_kind for each in named)})
+    kinds = {NUMBERS[kind] for kind in (*whole, *(each.kind for each in named))}
 
-    def shown(event: WatchEvent) -> bool:
-        ref = event.ref
-        if ref is None or ObjectName(ref.kind.label, ref.namespace or None, ref.name) in named:
+    def shown(event: pb.WatchEvent) -> bool:
+        name = _name(event)
+        if name is None or name in named:
             return True
-        if named and ref.kind not in whole:
+        if named and name.kind not in whole:
             return False
-        return not (namespace and ref.namespace) or ref.namespace == namespace
+        return not (namespace and name.namespace) or name.namespace == namespace
 
-    with options.client() as client:
-        changes = client.watch_objects(kinds=kinds, revision=revision, send_initial=send_initial)
-        for answer in changes:
-            for event in filter(shown, answer.events):
-                _print(event, answer.revision, options)
+    request = pb.WatchObjectsRequest(
+        kinds=kinds, revision=revision or "", send_initial=send_initial
+    )
+    for answer in options.watch("WatchObjects", request):
+        for event in filter(shown, answer.events):
+            _print(event, answer.meta.revision, options)
     return DONE
 
 
-def _wanted(words: Sequence[str], namespace: str | None) -> tuple[set[Kind], set[ObjectName]]:
+def _wanted(words: Sequence[str], namespace: str | None) -> tuple[set[str], set[ObjectName]]:
     """Kinds that are watched as a whole, and objects that are watched of other kinds."""
     names = [word for word in words if "/" in word]
     named = {parse_name(word, namespace, (*STORED, RESERVATION)) for word in names}
-    whole: set[Kind] = set()
+    whole: set[str] = set()
     for word in words:
         if "/" not in word:
-            whole.update((Kind.RESERVATION,) if is_reservation(word) else kinds_named(word))
+            whole.update((RESERVATION,) if is_reservation(word) else labels_named(word))
     return whole, named
 
 
-def _print(event: WatchEvent, revision: str, options: ClientOptions) -> None:
+def _name(event: pb.WatchEvent) -> ObjectName | None:
+    """Name of the object of an event; None for a bookmark."""
+    if not event.HasField("ref"):
+        return None
+    return ObjectName(
+        LABELS.get(event.ref.kind, str(event.ref.kind)), event.ref.namespace or None, event.ref.name
+    )
+
+
+def _print(event: pb.WatchEvent, revision: str, options: ClientOptions) -> None:
+    name = _name(event)
     if options.output in {"json", "yaml"}:
-        content = event.object and manifest_from_object(event.object)
         document = documents.document(
-            "WatchEvent",
-            cluster=options.cluster,
-            revision=revision,
-            type=event.type,
-            ref=event.ref,
-            object=content,
+            "WatchEvent", cluster=options.cluster, revision=revision, answer=event
         )
-        if options.output == "json":
-            click.echo(json.dumps(document))
-        else:
-            output.dump([document], "yaml")
-        return
-    if event.type is WatchEventType.BOOKMARK or event.ref is None:
-        return
-    ref = event.ref
-    path = path_of(ref.kind, ref.namespace, ref.name)
-    output.echo(path if options.output == "name" else f"{documents.words(event.type)} {path}")
+        output.dump_line(document, options.output)
+    elif name is not None:
+        change = documents.words(documents.value_name(pb.WatchEventType, event.type))
+        output.echo(name.path if options.output == "name" else f"{change} {name.path}")

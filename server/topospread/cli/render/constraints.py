@@ -1,29 +1,41 @@
-"""Lists of constraints: tables with a bar for each domain, and documents."""
+"""Constraints as `report` and `get constraints` ask for them, list and print them."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from topospread.cli import documents, output
-from topospread.cli.errors import MAX_LINES
-from topospread_client import SpreadState
+from topospread.cli.documents import constant, constant_of, value_name
+from topospread.cli.errors import MAX_LINES, BadInput, CallsFailed, FailedCall
+from topospread.cli.kinds import is_constraint, kind_label
+from topospread.cli.options import pages
+from topospread.cli.output import Column
+from topospread_client import NotFound
+from topospread_proto.v1 import inspector_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from topospread.cli.constraint_lists import ConstraintList, Wanted
-    from topospread.cli.options import ClientOptions
-    from topospread_client import ConstraintStatus
+    from topospread.cli.options import ApiCaller, ClientOptions
 
-COLUMNS: Final = ("NAMESPACE", "OWNER", "KEY", "WHEN", "SKEW", "STATE", "#PENDING", "#BLOCKED")
-WIDE_COLUMNS: Final = ("DOMAINS", "SELECTOR", "DEFAULTED", "ID")
+STATE_LABELS: Final[Mapping[pb.SpreadState.ValueType, str]] = {
+    number: constant(value_name(pb.SpreadState, number))
+    for number in sorted(pb.SpreadState.values(), reverse=True)
+    if number
+}
+"""States as documents have them, the worst first."""
 
-_STATE: Final = COLUMNS.index("STATE")
+STATES: Final = {label.lower(): number for number, label in STATE_LABELS.items()}
+"""States by the words that options take, the worst first."""
+
+PAGE_SIZE: Final = 1000
 
 STYLES: Final = {"Blocked": "red", "Violated": "red", "Ineffective": "yellow"}
 """Colours of states on a terminal."""
@@ -41,25 +53,31 @@ _BAR: Final = 10
 """Characters of the longest bar."""
 
 
-def item(status: ConstraintStatus) -> dict[str, Any]:
-    """Constraint as an item of a document, with the fields of its own beside those of its state."""
-    own, state = documents.plain(status.constraint), documents.plain(status)
-    del own["id"], state["constraint"]
-    return {**own, **state}
-
-
 def path_of(constraint_id: str) -> str:
     """Name of a constraint as `-o name` prints it."""
     return f"constraint/{constraint_id}"
 
 
-def show(found: ConstraintList, wanted: Wanted, options: ClientOptions, *, headings: bool) -> None:
+def show(
+    found: pb.ListConstraintsResponse,
+    wanted: pb.ConstraintFilter,
+    options: ClientOptions,
+    *,
+    headings: bool,
+) -> None:
     """Print a list in the form of `--output`; how many there are in each state goes to stderr."""
     if options.output == "name":
         for each in found.constraints:
             output.echo(path_of(each.constraint_id))
     elif options.output != "table":
-        _show_document(found, options)
+        documents.show(
+            "ConstraintList",
+            options.output,
+            cluster=options.cluster,
+            revision=found.meta.revision,
+            totals=found.totals,
+            items=found.constraints,
+        )
     elif found.constraints:
         print_table(found.constraints, wide=options.wide, headings=headings)
         if headings and not options.wide:
@@ -69,113 +87,92 @@ def show(found: ConstraintList, wanted: Wanted, options: ClientOptions, *, headi
         warn_of_none(found, wanted)
 
 
-def warn_of_none(found: ConstraintList, wanted: Wanted) -> None:
+def warn_of_none(found: pb.ListConstraintsResponse, wanted: pb.ConstraintFilter) -> None:
     """Say on stderr that no constraint is shown: there is none, or none in these states."""
-    others = found.totals.total()
-    output.warn(totals_text(found.totals, 0) if others else wanted.nothing_found)
+    others = any(each.constraint_count for each in found.totals)
+    output.warn(totals_text(found.totals, 0) if others else nothing_found(wanted))
 
 
-def _show_document(found: ConstraintList, options: ClientOptions) -> None:
-    totals = [
-        {"state": state, "constraintCount": found.totals[state]} for state in reversed(SpreadState)
-    ]
-    documents.show(
-        "ConstraintList",
-        options.output,
-        cluster=options.cluster,
-        revision=found.revision,
-        totals=totals,
-        items=[item(each) for each in found.constraints],
-    )
-
-
-def owner_text(each: ConstraintStatus) -> str:
+def owner_text(each: pb.ConstraintStatus) -> str:
     """Controller of a constraint's pods as KIND/NAME; empty without one."""
-    return f"{each.owner.kind}/{each.owner.name}" if each.owner else ""
+    return f"{each.owner.kind}/{each.owner.name}" if each.HasField("owner") else ""
 
 
-def cells(each: ConstraintStatus, *, wide: bool) -> list[object]:
-    """Cells of a constraint's row, but for its spread."""
+def _short_key(each: pb.ConstraintStatus) -> str:
     key = each.constraint.topology_key
-    if not wide:
-        for prefix in _WELL_KNOWN:
-            key = key.removeprefix(prefix)
-    row: list[object] = [
-        each.constraint.namespace,
-        owner_text(each),
-        key,
-        each.constraint.when_unsatisfiable,
-        f"{each.skew}/{each.constraint.max_skew}",
-        each.state.label,
-        each.pending_pod_count,
-        each.blocked_pod_count,
+    for prefix in _WELL_KNOWN:
+        key = key.removeprefix(prefix)
+    return key
+
+
+def _domains_text(each: pb.ConstraintStatus) -> str:
+    allowed, eligible = each.allowed_domain_count, each.eligible_domain_count
+    return f"{allowed} of {eligible} allow" if allowed < eligible else f"{eligible}"
+
+
+def _columns(*, wide: bool, gone: bool = False) -> list[Column]:
+    """Columns of a table, but for that of spreads."""
+    return [
+        Column("NAMESPACE", attrgetter("constraint.namespace")),
+        Column("OWNER", owner_text),
+        Column("KEY", attrgetter("constraint.topology_key") if wide else _short_key),
+        Column("WHEN", attrgetter("constraint.when_unsatisfiable")),
+        Column("SKEW", lambda each: f"{each.skew}/{each.constraint.max_skew}"),
+        Column("STATE", lambda each: "Gone" if gone else constant_of(pb.SpreadState, each.state)),
+        Column("#PENDING", attrgetter("pending_pod_count")),
+        Column("#BLOCKED", attrgetter("blocked_pod_count")),
+        Column("DOMAINS", _domains_text, wide=True),
+        Column("SELECTOR", attrgetter("constraint.selector_text"), wide=True),
+        Column("DEFAULTED", lambda each: "yes" if each.defaulted else "no", wide=True),
+        Column("ID", attrgetter("constraint_id"), wide=True),
     ]
-    if wide:
-        allowed, eligible = each.allowed_domain_count, each.eligible_domain_count
-        row += [
-            f"{allowed} of {eligible} allow" if allowed < eligible else f"{eligible}",
-            each.constraint.selector_text,
-            "yes" if each.defaulted else "no",
-            each.constraint_id,
-        ]
-    return row
 
 
 def print_table(
-    constraints: Sequence[ConstraintStatus],
+    constraints: Sequence[pb.ConstraintStatus],
     *,
     wide: bool,
     headings: bool = True,
     least: Sequence[int] = (),
     gone: bool = False,
 ) -> Sequence[int]:
-    """Print a row for each constraint, with its spread.
+    """Print a row for each constraint, with its spread; see :func:`~topospread.cli.output.table`.
 
-    Args:
-        constraints: in their order.
-        wide: with all columns.
-        headings: whether to print these.
-        least: widths of the columns of an earlier table.
-        gone: the constraints are there no more.
-
-    Returns:
-        The columns' widths.
+    Those that are `gone` are there no more.
     """
-    columns = [*COLUMNS, *(WIDE_COLUMNS if wide else ()), "SPREAD", *(["MESSAGE"] if wide else [])]
-    rows = [cells(each, wide=wide) for each in constraints]
-    width = _WIDTH if wide else _width_left(columns[:-1], rows)
-    for row, each in zip(rows, constraints, strict=True):
-        if gone:
-            row[_STATE] = "Gone"
-        row.append(spread(each, width))
-        if wide:
-            row.append(each.message)
-    return output.table(columns, rows, styles=STYLES, headings=headings, least=least)
+    columns = _columns(wide=wide, gone=gone)
+    width = _WIDTH if wide else _width_left(columns, constraints)
+    columns.append(Column("SPREAD", lambda each: spread(each, width)))
+    columns.append(Column("MESSAGE", attrgetter("message"), wide=True))
+    return output.print_items(
+        columns, constraints, wide=wide, styles=STYLES, headings=headings, least=least
+    )
 
 
-def print_ids(constraints: Sequence[ConstraintStatus], *, headings: bool) -> None:
+def print_ids(constraints: Sequence[pb.ConstraintStatus], *, headings: bool) -> None:
     """Print a row for each constraint, with the id by which `get` takes it."""
-    columns = [COLUMNS[0], "ID", *COLUMNS[1:]]
-    rows = [cells(each, wide=False) for each in constraints]
-    for row, each in zip(rows, constraints, strict=True):
-        row.insert(1, each.constraint_id)
-    output.table(columns, rows, styles=STYLES, headings=headings)
+    columns = _columns(wide=False)
+    columns.insert(1, Column("ID", attrgetter("constraint_id")))
+    output.print_items(columns, constraints, styles=STYLES, headings=headings)
 
 
-def _width_left(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+def _width_left(columns: Sequence[Column], rows: Sequence[pb.ConstraintStatus]) -> int:
     """Characters that a terminal has left for spreads beside the other columns."""
     if not sys.stdout.isatty():
         return _WIDTH
-    names = [column.removeprefix("#") for column in columns]
     taken = [
-        max(len(str(cell or output.NONE)) for cell in column)
-        for column in zip(names, *rows, strict=True)
+        max(
+            len(column.heading.removeprefix("#")),
+            *(len(str(column.value(each) or output.NONE)) for each in rows),
+        )
+        for column in columns
+        if not column.wide
     ]
     left = shutil.get_terminal_size().columns - sum(taken) - 2 * len(taken)
     return max(left, _NARROWEST)
 
 
-def spread(each: ConstraintStatus, width: int) -> str:
+def spread(each: pb.ConstraintStatus, width: int) -> str:
     """How pods are spread over domains: a bar for each, or the ends where they are too many."""
     if not each.domains:
         return ""
@@ -214,18 +211,21 @@ def _bars(domains: Sequence[tuple[str, int]], width: int) -> str:
     )
 
 
-def totals_text(totals: Mapping[SpreadState, int], shown: int) -> str:
+def totals_text(totals: Iterable[pb.SpreadStateCount], shown: int) -> str:
     """Number of constraints in each state, the worst first, for people."""
-    everything = sum(totals.values())
+    counts = {each.state: each.constraint_count for each in totals}
+    everything = sum(counts.values())
     counted = [
-        f"{totals[state]} {state.label.lower()}" for state in reversed(SpreadState) if totals[state]
+        f"{counts[state]} {label.lower()}"
+        for state, label in STATE_LABELS.items()
+        if counts.get(state)
     ]
     text = f"{everything} constraint{'s' * (everything != 1)}"
     text += f": {', '.join(counted)}" if counted else ""
     return text if shown == everything else f"{text}; {shown} shown"
 
 
-def _print_messages(constraints: Sequence[ConstraintStatus]) -> None:
+def _print_messages(constraints: Sequence[pb.ConstraintStatus]) -> None:
     """Print why constraints are not satisfied, a line for each."""
     worse = [each for each in constraints if each.message]
     if worse:
@@ -235,3 +235,154 @@ def _print_messages(constraints: Sequence[ConstraintStatus]) -> None:
         output.echo(f"{where}, {each.constraint.topology_key}: {each.message}")
     if len(worse) > MAX_LINES:
         output.echo(f"... and {len(worse) - MAX_LINES} more: -o wide has all messages")
+
+
+class OwnerName(NamedTuple):
+    """Controller of pods that was typed; an empty kind is any."""
+
+    kind: str
+    name: str
+
+
+def parse_states(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> Sequence[pb.SpreadState.ValueType]:
+    """States of an option that takes them with commas between; none for an absent option."""
+    words = [word.strip().lower() for word in (text or "").split(",") if word.strip()]
+    for word in words:
+        if word not in STATES:
+            known = ", ".join(STATES)
+            raise click.BadParameter(f"{word!r} is no state of a constraint: there are {known}")
+    return tuple(STATES[word] for word in words)
+
+
+def complete_states(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """Completion of states with commas between."""
+    begun, comma, word = typed.rpartition(",")
+    return [f"{begun}{comma}{state}" for state in STATES if state.startswith(word.lower())]
+
+
+def nothing_found(wanted: pb.ConstraintFilter) -> str:
+    """What to say where no constraint passes a filter, in whatever state."""
+    where = f" in namespace {wanted.namespace}" if wanted.namespace else ""
+    given = {
+        "-l": wanted.HasField("label_selector"),
+        "--key": wanted.topology_key,
+        "--hard or --soft": wanted.when_unsatisfiable,
+    }
+    flags = ", ".join(flag for flag, value in given.items() if value)
+    left = f" that {flags} lets through" if flags else ""
+    return f"no constraints{left}{where}" + (": -A shows those of all" if where else "")
+
+
+def workloads_named(typed: Sequence[str]) -> Sequence[OwnerName]:
+    """Controllers of pods that were typed, each once: ``KIND/NAME``, or a name of any kind.
+
+    A kind is one that kubectl knows, or as manifests write it.
+    """
+    found = list(dict.fromkeys(map(_workload, typed)))
+    of_any_kind = {each.name for each in found if not each.kind}
+    return [each for each in found if not each.kind or each.name not in of_any_kind]
+
+
+def _workload(text: str) -> OwnerName:
+    kind, slash, name = text.rpartition("/")
+    if not name or "/" in kind or (slash and not kind):
+        raise BadInput(f"{text!r} is no workload: write KIND/NAME, as deploy/web, or NAME")
+    known = kind_label(kind)
+    if known is None and kind[:1].islower():
+        raise BadInput(f"{text!r}: unknown kind {kind!r}: write it as manifests do, as Rollout")
+    return OwnerName(known or kind, name)
+
+
+def constraint_ids(what: str, names: Sequence[str]) -> Sequence[str]:
+    """Ids of ``constraint ID...`` or ``constraint/ID...``, each once; none for all constraints."""
+    typed = (what, *names) if "/" in what else names
+    ids = [
+        text.partition("/")[2] if is_constraint(text.partition("/")[0]) else text for text in typed
+    ]
+    for text, each in zip(typed, ids, strict=True):
+        if not each or "/" in each:
+            raise BadInput(f"{text!r} is no constraint: write constraint/ID, as -o name prints it")
+    return list(dict.fromkeys(ids))
+
+
+def listed(
+    caller: ApiCaller,
+    request: pb.ListConstraintsRequest,
+    owners: Sequence[OwnerName] = (),
+    limit: int | None = None,
+) -> pb.ListConstraintsResponse:
+    """All constraints that are asked for as one page, those of one owner after the other.
+
+    Raises:
+        CallsFailed: owners have no constraint at all, as those whose names are mistyped; each is
+            NotFound.
+    """
+    found = pb.ListConstraintsResponse()
+    totals: Counter[int] = Counter()
+    empty: list[OwnerName] = []
+    request.page_size = min(limit or PAGE_SIZE, PAGE_SIZE)
+    for owner in owners or (None,):
+        for page in pages(caller, "ListConstraints", _of(request, owner)):
+            if not found.HasField("meta"):
+                found.meta.CopyFrom(page.meta)
+            found.constraints.extend(page.constraints)
+            if limit is not None and len(found.constraints) >= limit:
+                break
+        counted = {each.state: each.constraint_count for each in page.totals}
+        totals.update(counted)
+        if owner is not None and not any(counted.values()):
+            empty.append(owner)
+    if empty:
+        _check_known(caller, request, empty)
+    del found.constraints[len(found.constraints) if limit is None else limit :]
+    for state in STATE_LABELS:
+        found.totals.add(state=state, constraint_count=totals[state])
+    return found
+
+
+def _of(request: pb.ListConstraintsRequest, owner: OwnerName | None) -> pb.ListConstraintsRequest:
+    """Request for the first page of the constraints of one owner, or of all."""
+    made = pb.ListConstraintsRequest()
+    made.CopyFrom(request)
+    if owner is not None:
+        made.filter.owner.kind, made.filter.owner.name = owner
+    return made
+
+
+def _check_known(
+    caller: ApiCaller, request: pb.ListConstraintsRequest, owners: Sequence[OwnerName]
+) -> None:
+    """Refuse owners of no constraint; of those that are left the filters let none through."""
+    namespace = request.filter.namespace
+    any_of_all = pb.ListConstraintsRequest(
+        filter=pb.ConstraintFilter(namespace=namespace),
+        page_size=1,
+        domain_limit=1,
+        consistency=request.consistency if request.HasField("consistency") else None,
+        settings=request.settings if request.HasField("settings") else None,
+    )
+
+    def there_are(owner: OwnerName | None) -> bool:
+        page = caller.call("ListConstraints", _of(any_of_all, owner))
+        return any(each.constraint_count for each in page.totals)
+
+    unknown = [each for each in owners if not there_are(each)]
+    if not unknown:
+        return
+    alone = not there_are(None)
+    texts = [_unknown_text(each, namespace, alone=alone) for each in unknown]
+    raise CallsFailed([FailedCall(NotFound(text, reason="OBJECT_NOT_FOUND")) for text in texts])
+
+
+def _unknown_text(owner: OwnerName, namespace: str, *, alone: bool) -> str:
+    """What to say of an owner that has no constraint; `alone`, no other owner there has one."""
+    text = f"no constraints of {'/'.join(filter(None, owner))}" + (
+        f" in namespace {namespace}" if namespace else ""
+    )
+    if not owner.kind and kind_label(owner.name):
+        return f"{text}: with a kind, write {owner.name}/NAME; without a word, all are shown"
+    if namespace and alone:
+        return f"{text}, nor of any other workload there: -A looks in all namespaces"
+    return f"{text}: -A looks in all namespaces" if namespace else text

@@ -26,18 +26,8 @@ from topospread_client import (
 
 
 def print_error(error: click.ClickException) -> None:
-    """Print an error of this command or of click's as a document."""
-    _print(_error(error))
-
-
-def print_message(reason: str, message: str) -> None:
-    """Print an error that has nothing but a reason and a message as a document."""
-    _print(_plain(reason, message))
-
-
-def _print(error: dict[str, Any]) -> None:
-    """Print a document on one line, which is the last on stderr."""
-    click.echo(json.dumps(documents.document("Error", error=error)), err=True)
+    """Print an error of this command or of click's as a document: the last line on stderr."""
+    click.echo(json.dumps(documents.document("Error", error=_error(error))), err=True)
 
 
 def _error(error: click.ClickException) -> dict[str, Any]:

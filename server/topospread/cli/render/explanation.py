@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from topospread.cli import documents, output
-from topospread_client import MinimumReason
+from topospread.cli.kinds import full_name
+from topospread_proto.v1 import explanation_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from topospread.cli.manifest_objects import PodRequest
-    from topospread_client import (
+    from topospread_proto.v1.common_pb2 import SpreadConstraint
+    from topospread_proto.v1.decision_service_pb2 import ExplainPodResponse
+    from topospread_proto.v1.explanation_pb2 import (
         ConstraintExplanation,
         DomainExplanation,
         ExcludedNodes,
-        ExplainPodResponse,
         Explanation,
         NodeReason,
-        SpreadConstraint,
     )
 
 _COLUMNS: Final = ("DOMAIN", "#PODS", "#NODES", "#ELIGIBLE", "#USABLE", "#SKEW", "VERDICT", "WHY")
@@ -53,29 +54,46 @@ class ExplainedPod:
 
 def show(found: Sequence[ExplainedPod], form: str, cluster: str) -> None:
     """Print explanations in the form of `--output`."""
-    if form == "table":
-        for position, each in enumerate(found):
-            if position:
-                click.echo()
-            _print(each)
-        return
-    items = []
-    for each in found:
-        fields = documents.plain(each.answer)
-        del fields["evaluation"]  # it is what `evaluate` prints
-        if each.request.next_replica:
-            fields["nextReplica"] = documents.plain(each.request.next_replica)
-        items.append({**documents.plain(each.request.subject), "fits": each.fits, **fields})
-    documents.show("ExplanationList", form, cluster=cluster, items=items)
+    documents.present(
+        form,
+        "ExplanationList",
+        lambda: output.separated(found, _print),
+        (),
+        cluster=cluster,
+        items=map(_item, found),
+    )
+
+
+def _item(pod: ExplainedPod) -> dict[str, Any]:
+    replica = pod.request.next_replica
+    item = documents.joined(
+        pod.request.subject,
+        {"fits": pod.fits},
+        pod.answer,
+        {"nextReplica": replica} if replica else {},
+    )
+    del item["evaluation"]  # it is what `evaluate` prints
+    return item
+
+
+def state_fields(answer: Any) -> Sequence[tuple[str, object]]:
+    """Names and values of what an answer says of the state behind it, for people."""
+    meta = answer.meta
+    unreachable = meta.store_unreachable_for.ToTimedelta().total_seconds()
+    is_lost = meta.HasField("store_unreachable_for")
+    return [
+        ("revision", meta.revision),
+        ("store unreachable for", output.seconds(unreachable) if is_lost else ""),
+        ("trace", documents.trace_id(answer)),
+    ]
 
 
 def _print(pod: ExplainedPod) -> None:
     found = pod.answer.explanation
-    source = pod.request.subject.source
-    click.secho(f"{pod.request.label}{f'  ({source})' if source else ''}", bold=True)
+    click.secho(pod.request.heading, bold=True)
     if replica := pod.request.next_replica:
         output.echo(
-            f"its next replica, like pod {replica.like_pod.full_name}, the newest; "
+            f"its next replica, like pod {full_name(replica.like_pod)}, the newest; "
             f"{replica.pending_pod_count} pending, {replica.running_pod_count} running"
         )
     if not found.constraints:
@@ -99,9 +117,7 @@ def _print(pod: ExplainedPod) -> None:
             ("refused by other filters", _reason_counts(found.node_reasons)),
             ("not looked at", ", ".join(found.not_modelled)),
             ("message", found.message),
-            ("revision", pod.answer.revision),
-            ("store unreachable for", output.seconds(pod.answer.meta.store_unreachable_for)),
-            ("trace", pod.answer.trace_id),
+            *state_fields(pod.answer),
         ]
     )
 
@@ -137,19 +153,14 @@ def constraint_text(constraint: SpreadConstraint) -> str:
 
 def print_domains(
     constraint: SpreadConstraint,
-    because: MinimumReason | None,
+    because: int,
     domains: Sequence[DomainExplanation],
     leading: int,
     unlisted: int,
 ) -> None:
-    """Print a row for each domain of a constraint.
+    """Print a row for each domain of a constraint, of which `unlisted` are left out.
 
-    Args:
-        constraint: whose they are.
-        because: why its global minimum is what it is.
-        domains: those with the fewest pods, then those with the most.
-        leading: how many of them stand before those that are left out.
-        unlisted: how many are left out.
+    `because` is why its global minimum is so; `leading` domains stand before those left out.
     """
     columns = list(_COLUMNS)
     if not _is_hard(constraint):
@@ -199,15 +210,13 @@ def _closed_text(constraint: ConstraintExplanation) -> str:
     )
 
 
-def _cells(
-    constraint: SpreadConstraint, because: MinimumReason | None, domain: DomainExplanation
-) -> list[object]:
+def _cells(constraint: SpreadConstraint, because: int, domain: DomainExplanation) -> list[object]:
     pods: object = domain.pod_count
     if domain.reserved_pod_count:
         pods = f"{pods} ({domain.reserved_pod_count} reserved)"
     if _is_hard(constraint):
         verdict = "open" if domain.allowed else "closed"
-    elif domain.scores is None:
+    elif not domain.HasField("scores"):
         verdict = "-"
     else:
         low, high = domain.scores.lowest, domain.scores.highest
@@ -225,11 +234,11 @@ def _cells(
 
 
 def _reasons(
-    constraint: SpreadConstraint, because: MinimumReason | None, domain: DomainExplanation
+    constraint: SpreadConstraint, because: int, domain: DomainExplanation
 ) -> Iterator[str]:
     if not domain.allowed:
         yield f"skew {domain.skew} > maxSkew {constraint.max_skew}"
-    if domain.holds_minimum and because is MinimumReason.LOWEST:
+    if domain.holds_minimum and because == explanation_pb2.MINIMUM_REASON_LOWEST:
         yield "holds the minimum"
     if excluded := _excluded(domain.excluded):
         yield f"not counted: {', '.join(excluded)}"
@@ -246,9 +255,14 @@ def _excluded(excluded: ExcludedNodes) -> list[str]:
 
 def _findings(found: Explanation) -> Iterator[str]:
     for finding in found.findings:
-        index = finding.constraint_index
-        where = "" if index is None else f"constraint {index}: "
-        yield f"{where}{finding.code.label}: {finding.text}"
+        constrained = finding.HasField("constraint_index")
+        where = f"constraint {finding.constraint_index}: " if constrained else ""
+        yield f"{where}{finding_label(finding)}: {finding.text}"
+
+
+def finding_label(finding: explanation_pb2.Finding) -> str:
+    """Code of a finding as lint prints it: ``SelfMismatch``."""
+    return documents.constant_of(explanation_pb2.FindingCode, finding.code)
 
 
 def _suggestions(found: Explanation) -> Iterator[str]:

@@ -1,149 +1,52 @@
-"""Tables of the objects that `get` shows."""
+"""Objects as `get` shows them: in tables, and those that change one after the other."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
 from topospread.cli import documents, output
-from topospread_client import Kind
+from topospread.cli.kinds import content_of, object_name, path_of
+from topospread.cli.output import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from topospread_client import Reservation
-    from topospread_proto.kubernetes.v1.kubernetes_pb2 import Node, Pod
-    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+    from topospread.cli.options import ClientOptions
+    from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector, Node, Pod
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject, WatchObjectsResponse
 
-_ZONE: Final = "topology.kubernetes.io/zone"
-_HOSTNAME: Final = "kubernetes.io/hostname"
-_NODE_COLUMNS: Final = ("NAME", "ZONE", "HOSTNAME", "SCHEDULING", "TAINTS")
-_POD_COLUMNS: Final = ("NAMESPACE", "NAME", "NODE", "PHASE", "#CONSTRAINTS")
-_WORKLOAD_COLUMNS: Final = ("KIND", "NAMESPACE", "NAME", "#REPLICAS", "SELECTOR")
-_RESERVATION_COLUMNS: Final = ("NAMESPACE", "NAME", "NODE", "EXPIRES")
-
-_Row: TypeAlias = "tuple[Sequence[object], Sequence[object], Mapping[str, str]]"
-"""Cells of an object, those of a wide table, and its labels."""
+_Columns: TypeAlias = "tuple[Column, ...]"
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Columns that a table has beside those that it always has.
-
-    Attributes:
-        wide: those of `-o wide`, with the labels.
-        labels: all labels, in one column.
-        label_keys: a column for each of these labels.
-        headings: whether to print the headings.
-        widths: of the columns of tables so far: rows that follow stand below them.
-    """
-
-    wide: bool = False
-    labels: bool = False
-    label_keys: Sequence[str] = ()
-    headings: bool = True
-    widths: dict[tuple[str, ...], Sequence[int]] = field(default_factory=dict)
-
-    def table(
-        self,
-        columns: Sequence[str],
-        wide_columns: Sequence[str],
-        rows: Sequence[_Row],
-    ) -> None:
-        """Print rows under these columns, those of a wide table, and those of labels.
-
-        Columns that were printed before have no headings again.
-        """
-        shown = list(columns)
-        if self.wide:
-            shown += wide_columns
-        shown += [key.rpartition("/")[2].upper() for key in self.label_keys]
-        all_labels = self.labels or self.wide
-        if all_labels:
-            shown.append("LABELS")
-        before = self.widths.get(tuple(shown), ())
-        self.widths[tuple(shown)] = output.table(
-            shown,
-            [
-                (
-                    *cells,
-                    *(wide if self.wide else ()),
-                    *(labels.get(key) for key in self.label_keys),
-                    *([_pairs(labels)] if all_labels else []),
-                )
-                for cells, wide, labels in rows
-            ],
-            headings=self.headings and not before,
-            least=before,
-        )
+def _taints(node: Node) -> str:
+    return ", ".join(f"{each.key}={each.value}:{each.effect}" for each in node.spec.taints)
 
 
-def print_objects(found: Sequence[tuple[Kind, ClusterObject]], columns: Columns) -> None:
-    """Print a table of the nodes, one of the pods and one of the workloads that there are."""
-    nodes = [_node_row(each.node) for kind, each in found if kind is Kind.NODE]
-    pods = [_pod_row(each.pod) for kind, each in found if kind is Kind.POD]
-    workloads = [
-        _workload_row(kind, getattr(each, kind.field))
-        for kind, each in found
-        if kind not in {Kind.NODE, Kind.POD}
-    ]
-    tables = (
-        (_NODE_COLUMNS, (), nodes),
-        (_POD_COLUMNS, ("CONTROLLED BY",), pods),
-        (_WORKLOAD_COLUMNS, (), workloads),
-    )
-    for position, (own, wide, rows) in enumerate(table for table in tables if table[-1]):
-        if position:
-            click.echo()
-        columns.table(own, wide, rows)
+def _phase(pod: Pod) -> str:
+    gone = pod.metadata.HasField("deletion_timestamp")
+    return "Terminating" if gone else pod.status.phase
 
 
-def _node_row(node: Node) -> _Row:
-    taints = [f"{taint.key}={taint.value}:{taint.effect}" for taint in node.spec.taints]
-    labels = node.metadata.labels
-    scheduling = "cordoned" if node.spec.unschedulable else "yes"
-    where = (node.metadata.name, labels.get(_ZONE), labels.get(_HOSTNAME))
-    return (*where, scheduling, ", ".join(taints)), (), labels
+def _owners(pod: Pod) -> str:
+    return ", ".join(f"{owner.kind}/{owner.name}" for owner in pod.metadata.owner_references)
 
 
-def _pod_row(pod: Pod) -> _Row:
-    metadata, spec = pod.metadata, pod.spec
-    phase = "Terminating" if metadata.HasField("deletion_timestamp") else pod.status.phase
-    constraints = len(spec.topology_spread_constraints)
-    owners = [f"{owner.kind}/{owner.name}" for owner in metadata.owner_references]
-    cells = (metadata.namespace, metadata.name, spec.node_name, phase, constraints)
-    return cells, (", ".join(owners),), metadata.labels
+def _replicas(workload: Any) -> object:
+    has_any = "replicas" in workload.spec.DESCRIPTOR.fields_by_name
+    return workload.spec.replicas if has_any and workload.spec.HasField("replicas") else ""
 
 
-def _workload_row(kind: Kind, workload: Any) -> _Row:
-    spec, metadata = workload.spec, workload.metadata
-    replicas = "" if kind is Kind.SERVICE or not spec.HasField("replicas") else spec.replicas
-    if kind in {Kind.REPLICA_SET, Kind.STATEFUL_SET}:
-        text = _selector_text(spec.selector) if spec.HasField("selector") else ""
-    else:
-        text = _pairs(spec.selector)
-    return (kind.label, metadata.namespace, metadata.name, replicas, text), (), metadata.labels
+def _selector(workload: Any) -> str:
+    """Labels that a workload selects, as kubectl's query language writes them."""
+    selector = workload.spec.selector
+    return _query(selector) if hasattr(selector, "match_labels") else _pairs(selector)
 
 
-def print_reservations(found: Sequence[Reservation], columns: Columns) -> None:
-    """Print a table of reservations."""
-    rows: list[_Row] = []
-    for each in found:
-        expires = documents.moment(each.expire_time) if each.expire_time else ""
-        cells = (each.pod.namespace, each.pod.name, each.node, expires)
-        rows.append((cells, (each.pod.uid,), each.labels))
-    columns.table(_RESERVATION_COLUMNS, ("UID",), rows)
-
-
-def _pairs(labels: Mapping[str, str]) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-
-
-def _selector_text(selector: Any) -> str:
-    """Label selector as kubectl's query language writes it."""
-    parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
+def _query(selector: LabelSelector) -> str:
+    parts = [_pairs(selector.match_labels)] if selector.match_labels else []
     for expression in selector.match_expressions:
         key, values = expression.key, ",".join(expression.values)
         texts = {
@@ -154,3 +57,131 @@ def _selector_text(selector: Any) -> str:
         }
         parts.append(texts.get(expression.operator, f"{key} {expression.operator} ({values})"))
     return ",".join(parts)
+
+
+def _pairs(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def _labels(content: Any) -> Mapping[str, str]:
+    """Labels of an object; those of a reservation are its own."""
+    found: Mapping[str, str] = getattr(content, "metadata", content).labels
+    return found
+
+
+def _label_column(key: str, heading: str) -> Column:
+    return Column(heading, lambda content: _labels(content).get(key))
+
+
+_NAMESPACE: Final = Column("NAMESPACE", attrgetter("metadata.namespace"))
+_NAME: Final = Column("NAME", attrgetter("metadata.name"))
+
+_WORKLOADS: Final = (
+    Column("KIND", attrgetter("DESCRIPTOR.name")),
+    _NAMESPACE,
+    _NAME,
+    Column("#REPLICAS", _replicas),
+    Column("SELECTOR", _selector),
+)
+
+_TABLES: Final[Mapping[str, _Columns]] = {
+    "Node": (
+        _NAME,
+        _label_column("topology.kubernetes.io/zone", "ZONE"),
+        _label_column("kubernetes.io/hostname", "HOSTNAME"),
+        Column("SCHEDULING", lambda node: "cordoned" if node.spec.unschedulable else "yes"),
+        Column("TAINTS", _taints),
+    ),
+    "Pod": (
+        _NAMESPACE,
+        _NAME,
+        Column("NODE", attrgetter("spec.node_name")),
+        Column("PHASE", _phase),
+        Column("#CONSTRAINTS", lambda pod: len(pod.spec.topology_spread_constraints)),
+        Column("CONTROLLED BY", _owners, wide=True),
+    ),
+    **dict.fromkeys(("Service", "ReplicationController", "ReplicaSet", "StatefulSet"), _WORKLOADS),
+    "Reservation": (
+        Column("NAMESPACE", attrgetter("pod.namespace")),
+        Column("NAME", attrgetter("pod.name")),
+        Column("NODE", attrgetter("node")),
+        Column("EXPIRES", lambda held: documents.moment(held.expire_time)),
+        Column("UID", attrgetter("pod.uid"), wide=True),
+    ),
+}
+"""Columns of the table of a kind; those of all workloads are in one table."""
+
+
+class ObjectTables:
+    """Prints objects in tables, those of a kind always below the same headings.
+
+    Labels are shown in one column, or in one of their own by `label_keys`.
+    """
+
+    def __init__(
+        self, wide: bool, labels: bool, label_keys: Sequence[str], *, headings: bool
+    ) -> None:
+        self._wide: Final = wide
+        self._headings: Final = headings
+        self._labels: Final = [
+            _label_column(key, key.rpartition("/")[2].upper()) for key in label_keys
+        ]
+        if labels or wide:
+            self._labels.append(Column("LABELS", lambda content: _pairs(_labels(content))))
+        self._widths: dict[_Columns, Sequence[int]] = {}
+
+    def print(self, found: Iterable[ClusterObject]) -> None:
+        """Print a table of the nodes, one of the pods and one of the workloads that there are."""
+        rows: dict[_Columns, list[Any]] = {columns: [] for columns in _TABLES.values()}
+        for content in map(content_of, found):
+            rows[_TABLES[content.DESCRIPTOR.name]].append(content)
+        tables = [(columns, contents) for columns, contents in rows.items() if contents]
+        for position, (columns, contents) in enumerate(tables):
+            if position:
+                click.echo()
+            before = self._widths.get(columns, ())
+            self._widths[columns] = output.print_items(
+                (*columns, *self._labels),
+                contents,
+                wide=self._wide,
+                headings=self._headings and not before,
+                least=before,
+            )
+
+
+def follow(
+    found: Iterable[ClusterObject],
+    watch: Iterable[WatchObjectsResponse],
+    is_shown: Callable[[ClusterObject], bool],
+    options: ClientOptions,
+    tables: ObjectTables,
+) -> None:
+    """Print objects, and then each that changes until the watch ends; what goes as it was last."""
+    known = {object_name(each).path: each for each in found}
+    _print_each(known.values(), options, tables)
+    for answer in watch:
+        changed: list[ClusterObject] = []
+        for event in answer.events:
+            if not event.HasField("ref"):
+                continue
+            name = path_of(event.ref.kind, event.ref.namespace, event.ref.name)
+            before = known.pop(name, None)
+            if event.HasField("object") and is_shown(event.object):
+                known[name] = event.object
+            last = event.object if event.HasField("object") else before
+            if last is not None and (before is not None or name in known):
+                changed.append(last)
+        _print_each(changed, options, tables)
+
+
+def _print_each(
+    found: Iterable[ClusterObject], options: ClientOptions, tables: ObjectTables
+) -> None:
+    if options.output == "table":
+        tables.print(found)
+        return
+    for each in found:
+        if options.output == "name":
+            output.echo(object_name(each).path)
+        else:
+            output.dump_line(documents.plain(each), options.output)

@@ -6,38 +6,36 @@ import signal
 import threading
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from topospread.cli import documents, output
 from topospread.cli.errors import BAD_INPUT, MAX_LINES, exit_code_of, raising_sigterm
-from topospread.cli.kinds import path_of
-from topospread.cli.manifest_objects import reference_of
-from topospread_client import Kind, ObjectOutcome, TopospreadClientError
+from topospread.cli.kinds import LABELS, NUMBERS, object_name, path_of
+from topospread.cli.output import Column
+from topospread_client import TopospreadClientError
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from topospread.cli.options import ClientOptions
-    from topospread_client import (
-        ApplyObjectsResponse,
-        DeleteObjectsResponse,
-        ObjectResult,
-        ReplaceObjectsResponse,
-    )
-    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+
+    _Written: TypeAlias = pb.ApplyObjectsResponse | pb.DeleteObjectsResponse
 
 _OUTCOMES: Final = (
-    ObjectOutcome.CREATED,
-    ObjectOutcome.UPDATED,
-    ObjectOutcome.UNCHANGED,
-    ObjectOutcome.IGNORED_STALE,
+    pb.OBJECT_OUTCOME_CREATED,
+    pb.OBJECT_OUTCOME_UPDATED,
+    pb.OBJECT_OUTCOME_UNCHANGED,
+    pb.OBJECT_OUTCOME_IGNORED_STALE,
 )
-_COUNTS: Final = (
-    "created_count",
-    "updated_count",
-    "unchanged_count",
-    "ignored_stale_count",
-    "deleted_count",
+_KIND: Final = Column("KIND", lambda kind: kind)
+_REPLACED: Final = (
+    Column("KIND", lambda item: item[0]),
+    Column("#CREATED", lambda item: item[1].created_count),
+    Column("#UPDATED", lambda item: item[1].updated_count),
+    Column("#UNCHANGED", lambda item: item[1].unchanged_count),
+    Column("#IGNORED STALE", lambda item: item[1].ignored_stale_count),
+    Column("#DELETED", lambda item: item[1].deleted_count),
 )
 
 
@@ -45,13 +43,7 @@ _COUNTS: Final = (
 def write_progress(
     doing: str, done_word: str, *, unit: str = "objects"
 ) -> Iterator[Callable[[int, int], None]]:
-    """Progress of a write in steps; an early end prints how much was written and how to go on.
-
-    Args:
-        doing: for example ``applying``, beside the bar.
-        done_word: for example ``written``.
-        unit: of the counts.
-    """
+    """Progress of a write in steps; an early end prints how much was written and how to go on."""
     done, total = 0, 0
 
     def count(now: int, of: int) -> None:
@@ -102,95 +94,96 @@ def _signals_ignored() -> Iterator[None]:
 
 
 def print_applied(
-    response: ApplyObjectsResponse,
+    response: pb.ApplyObjectsResponse,
     options: ClientOptions,
     skipped: Mapping[str, int],
-    not_in_input: Mapping[Kind, int],
+    not_in_input: Mapping[str, int],
 ) -> None:
     """Print the results of `apply`, and their warnings.
 
-    Args:
-        response: of the server.
-        options: form of output and cluster.
-        skipped: number of objects of each kind that is not stored.
-        not_in_input: number of the state's other objects, of kinds of which the input looks whole.
+    Beside them, the number of objects of each kind that is not stored, and of the state's other
+    objects, of kinds of which the input looks whole.
     """
-    if options.output == "table":
-        counted = Counter((result.kind, result.outcome) for result in response.results)
-        present = {kind for kind, _ in counted}
-        rows = [
-            [kind.label, *(counted[kind, outcome] for outcome in _OUTCOMES)]
-            for kind in Kind
-            if kind in present
-        ]
-        columns = [f"#{documents.words(outcome).upper()}" for outcome in _OUTCOMES]
-        output.table(["KIND", *columns], rows)
-        output.fields([("revision", response.revision), ("trace", response.trace_id)])
-    elif options.output == "name":
-        for result in response.results:
-            output.echo(_path(result))
-    else:
-        _dump_results(response, options, skipped=_kinds(skipped), not_in_input=_kinds(not_in_input))
+    counted = Counter((LABELS[each.kind], each.outcome) for each in response.results)
+    present = {kind for kind, _ in counted}
+
+    def column(outcome: pb.ObjectOutcome.ValueType) -> Column:
+        heading = documents.words(documents.value_name(pb.ObjectOutcome, outcome)).upper()
+        return Column(f"#{heading}", lambda kind: counted[kind, outcome])
+
+    def table() -> None:
+        columns = (_KIND, *map(column, _OUTCOMES))
+        output.print_items(columns, (kind for kind in NUMBERS if kind in present))
+        _print_state(response)
+
+    _show_results(
+        response,
+        options,
+        table,
+        map(_path, response.results),
+        skipped=_kinds(skipped),
+        not_in_input=_kinds(not_in_input),
+    )
     _warn(response.results)
 
 
-def _kinds(counts: Mapping[str, int] | Mapping[Kind, int]) -> list[dict[str, object]]:
+def _print_state(response: _Written) -> None:
+    revision = ("revision", response.meta.revision)
+    output.fields([revision, ("trace", documents.trace_id(response))])
+
+
+def _kinds(counts: Mapping[str, int]) -> list[dict[str, object]]:
     return [{"kind": kind, "count": count} for kind, count in counts.items()]
 
 
-def print_deleted(response: DeleteObjectsResponse, options: ClientOptions) -> None:
+def print_deleted(response: pb.DeleteObjectsResponse, options: ClientOptions) -> None:
     """Print the results of `delete`."""
-    if options.output in {"json", "yaml"}:
-        _dump_results(response, options)
-        return
-    for each in response.results:
-        line = f"{_path(each)} {documents.words(each.outcome)}"
-        if options.output == "table":
-            output.echo(line)
-        elif each.outcome is ObjectOutcome.DELETED:
-            output.echo(_path(each))
-        else:
-            output.warn(line)
-    if options.output == "table" and response.results:
-        output.fields([("revision", response.revision), ("trace", response.trace_id)])
+
+    def table() -> None:
+        for each in response.results:
+            output.echo(_outcome_text(each))
+        if response.results:
+            _print_state(response)
+
+    gone = [each for each in response.results if each.outcome == pb.OBJECT_OUTCOME_DELETED]
+    _show_results(response, options, table, map(_path, gone))
+    if options.output == "name":
+        for each in response.results:
+            if each.outcome != pb.OBJECT_OUTCOME_DELETED:
+                output.warn(_outcome_text(each))
+
+
+def _outcome_text(result: pb.ObjectResult) -> str:
+    outcome = documents.value_name(pb.ObjectOutcome, result.outcome)
+    return f"{_path(result)} {documents.words(outcome)}"
 
 
 def print_replaced(
-    responses: Mapping[Kind, ReplaceObjectsResponse],
+    responses: Mapping[str, pb.ReplaceObjectsResponse],
     options: ClientOptions,
-    objects: Iterable[ClusterObject],
+    objects: Iterable[pb.ClusterObject],
 ) -> None:
-    """Print the results of `apply --replace`, and their warnings.
+    """Print the results of `apply --replace` by kind, and their warnings."""
+    *_, last = responses.values()
 
-    Args:
-        responses: of the server, by kind.
-        options: form of output and cluster.
-        objects: of the input.
-    """
-    revision = responses[list(responses)[-1]].revision
-    if options.output == "table":
-        columns = [f"#{documents.words(name.removesuffix('_count')).upper()}" for name in _COUNTS]
-        rows = [
-            [kind.label, *(getattr(response, name) for name in _COUNTS)]
-            for kind, response in responses.items()
-        ]
-        output.table(["KIND", *columns], rows)
-        output.fields([("revision", revision)])
-    elif options.output == "name":
-        for each in objects:
-            named = reference_of(each)
-            output.echo(path_of(named.kind, named.namespace, named.name))
-    else:
-        items = [
-            {"kind": kind, **documents.plain(response)} for kind, response in responses.items()
-        ]
-        documents.show("ReplacementList", options.output, cluster=options.cluster, items=items)
+    def table() -> None:
+        output.print_items(_REPLACED, responses.items())
+        output.fields([("revision", last.meta.revision)])
+
+    documents.present(
+        options.output,
+        "ReplacementList",
+        table,
+        (object_name(each).path for each in objects),
+        cluster=options.cluster,
+        items=(documents.joined({"kind": kind}, each) for kind, each in responses.items()),
+    )
     for kind, response in responses.items():
         for warning in response.warnings:
-            output.warn(f"warning: {kind.label}: {warning}")
+            output.warn(f"warning: {kind}: {warning}")
 
 
-def _warn(results: Sequence[ObjectResult]) -> None:
+def _warn(results: Sequence[pb.ObjectResult]) -> None:
     lines = [
         f"warning: {_path(result)}: {warning}" for result in results for warning in result.warnings
     ]
@@ -200,15 +193,25 @@ def _warn(results: Sequence[ObjectResult]) -> None:
         output.warn(f"… and {len(lines) - MAX_LINES} more warnings")
 
 
-def _dump_results(
-    response: ApplyObjectsResponse | DeleteObjectsResponse, options: ClientOptions, **more: object
+def _show_results(
+    response: _Written,
+    options: ClientOptions,
+    table: Callable[[], None],
+    names: Iterable[str],
+    **more: object,
 ) -> None:
-    answer = documents.plain(response)
-    items = answer.pop("results")
-    documents.show(
-        "ObjectResultList", options.output, cluster=options.cluster, **more, **answer, items=items
+    answer = {**documents.plain(response), "items": response.results}
+    del answer["results"]
+    documents.present(
+        options.output,
+        "ObjectResultList",
+        table,
+        names,
+        cluster=options.cluster,
+        **more,
+        answer=answer,
     )
 
 
-def _path(result: ObjectResult) -> str:
+def _path(result: pb.ObjectResult) -> str:
     return path_of(result.kind, result.namespace, result.name)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from topospread.errors import InvalidRequest
 from topospread.index.overlay import apply_overlay
 from topospread.kube.demands import NO_DEMAND, Demand
 from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
+from topospread.kube.violations import invalid
 from topospread.service.decisions.cycle import computed_once
 from topospread.service.decisions.node_fit import Fit, suited
 from topospread.spread.filtering import DomainState, filter_nodes, pre_filter
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from topospread.spread.settings import Rules
     from topospread.spread.topology import Bools, GroupKey, Ints
     from topospread_proto.v1.explanation_pb2 import SuggestedChange
+
+MAX_LIMIT: Final = 1000
+"""Domains that are listed of each constraint."""
 
 _BY_SPREADING: Final = (TOO_SKEWED, LABEL_MISSING)
 
@@ -245,3 +250,9 @@ def with_constraint(
 def plural(number: int, noun: str) -> str:
     """``1 node``, ``2 nodes``."""
     return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def check_limit(limit: int, path: str = "domainLimit") -> None:
+    """Refuse another number of domains, or of what else is listed of a constraint, than may be."""
+    if not 0 <= limit <= MAX_LIMIT:
+        raise InvalidRequest.of([invalid(path, limit, f"must be 0 to {MAX_LIMIT}")])

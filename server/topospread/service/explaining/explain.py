@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from topospread.errors import FieldViolation, InvalidRequest
-from topospread.kube.violations import invalid
 from topospread.service.decisions.evaluate import (
     DEFAULT_TOP_K,
     SCHEDULER_ERROR,
@@ -28,7 +27,7 @@ from topospread.service.explaining.constraint_reports import (
     explain_constraint,
     explained_constraints,
 )
-from topospread.service.explaining.context import EvaluationContext
+from topospread.service.explaining.context import EvaluationContext, check_limit
 from topospread.service.explaining.findings import findings_of
 from topospread.service.explaining.suggestions import suggestions
 from topospread.service.messages import meta_of, verdict_message
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
 
 
 DEFAULT_LIMIT: Final = 20
-MAX_LIMIT: Final = 1000
 """Domains that are listed of each constraint."""
 
 MAX_LISTED: Final = 150_000
@@ -206,12 +204,6 @@ def _evaluation(
         reason=reason,
         top_k=top_k,
     )
-
-
-def check_limit(limit: int, path: str = "domainLimit") -> None:
-    """Refuse another number of domains, or of what else is listed of a constraint, than may be."""
-    if not 0 <= limit <= MAX_LIMIT:
-        raise InvalidRequest.of([invalid(path, limit, f"must be 0 to {MAX_LIMIT}")])
 
 
 def _listed(context: EvaluationContext, limit: int) -> int:

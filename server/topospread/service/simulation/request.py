@@ -133,7 +133,8 @@ def _pods(asked: Iterable[detail.PodsToPlace], wrong: Problems) -> list[GivenPod
     pods: list[GivenPod] = []
     for number, given in enumerate(asked):
         path = f"pods[{number}]"
-        pods.append(wrong.read(_given, given.pod, f"{path}.pod"))
+        with wrong.under():
+            pods.append(_given(given.pod, f"{path}.pod"))
         if given.replicas < 0:
             wrong.add(invalid(f"{path}.replicas", given.replicas, "must not be negative"))
         if given.HasField("replicas") and given.pod.HasField("ref"):
