@@ -204,13 +204,20 @@ IN_ONE = {"requirements": NodeRequirements(((ZONE_LABEL, "a"),))}
         ({"topology_key": HOSTNAME_LABEL}, {"pod": IN_ONE}, False),
         ({"node_affinity_policy": "Ignore"}, {"pod": IN_ONE}, False),
         ({}, {"pod": IN_ONE, "replicas": 1}, False),
-        ({}, {"kind": "DaemonSet"}, True),
+        ({}, {"pod": IN_ONE, "kind": "DaemonSet"}, False),
         ({}, {"known": Knowledge({0: DomainNumbers(1, 1)})}, True),
         ({}, {"known": Knowledge({0: DomainNumbers(2, 2)})}, False),
     ],
 )
 def test_single_domains(changed, more, single):
     assert ("SingleDomain" in codes(constraint(**changed), **more)) == single
+
+
+@pytest.mark.parametrize("action", [DO_NOT_SCHEDULE, SCHEDULE_ANYWAY])
+def test_a_daemon_set_needs_no_constraint(action):
+    written = constraint(when_unsatisfiable=action)
+    assert codes(written, kind="DaemonSet") == {"ConstraintOnDaemonSet": Severity.WARNING}
+    assert "ConstraintOnDaemonSet" not in codes(written)
 
 
 @pytest.mark.parametrize(

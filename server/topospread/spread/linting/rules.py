@@ -253,11 +253,7 @@ SINGLE_DOMAIN: Final = rule(
 
 def _of_single_domain(linted: LintedConstraint) -> Iterator[LintFinding]:
     workload, key = linted.workload, linted.spec.topology_key
-    if workload.kind == "DaemonSet":
-        text = "a DaemonSet makes each pod for one node: there is nothing to spread"
-        yield SINGLE_DOMAIN.found(linted.index, text)
-        return
-    if not workload.may_be_many or not linted.honours_affinity:
+    if not workload.may_be_many or not linted.honours_affinity or workload.kind == "DaemonSet":
         return
     named = named_values(linted.requirements, key)
     if named == 1:
@@ -267,6 +263,25 @@ def _of_single_domain(linted: LintedConstraint) -> Iterator[LintFinding]:
     else:
         return
     yield SINGLE_DOMAIN.found(linted.index, text)
+
+
+CONSTRAINT_ON_DAEMON_SET: Final = rule(
+    "CONSTRAINT_ON_DAEMON_SET",
+    Severity.WARNING,
+    "a DaemonSet makes each pod for one node: its constraint spreads nothing",
+    "Leave the constraint out; a node selector or affinity chooses a DaemonSet's nodes.",
+)
+
+
+def _of_daemon_set(linted: LintedConstraint) -> Iterator[LintFinding]:
+    if linted.workload.kind != "DaemonSet":
+        return
+    effect = "spreads nothing, and can only keep a pod off its node"
+    yield CONSTRAINT_ON_DAEMON_SET.found(
+        linted.index,
+        "a DaemonSet makes each pod for one node: the constraint "
+        + (effect if linted.is_hard else "does nothing"),
+    )
 
 
 UNUSABLE_NODES_COUNTED: Final = rule(
@@ -366,6 +381,7 @@ CONSTRAINT_RULES: Final = (
     _of_min_domains,
     _of_max_skew,
     _of_single_domain,
+    _of_daemon_set,
     _of_unusable_nodes,
     _of_places,
     _of_volumes,
