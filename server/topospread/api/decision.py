@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from topospread.api.decode import candidates_of, under_pod
-from topospread.api.encode import Encoder, written_meta
+from topospread.api.encode import Encoder, written_evaluation, written_meta
 from topospread.api.envelope import (
     decision_request,
     raise_all_violations,
@@ -112,7 +112,7 @@ class DecisionServicer:
         meta = view.meta if replica.health.stale_since is None else written_meta(view, replica)
         if kept is not None and kept.encoded:
             return Encoded(kept.encoded, meta)
-        return Encoded(self._encoder.evaluation(answer, request.top_k), meta)
+        return Encoded(written_evaluation(answer, request.top_k), meta)
 
     def batch_evaluate(self, request: frames.BatchEvaluatePodsFrame, call: Call) -> Encoded:
         """DecisionService.BatchEvaluatePods."""

@@ -106,6 +106,31 @@ def written_meta(view: View, replica: Replica) -> bytes:
     return meta_of(view, replica).SerializeToString()
 
 
+def written_evaluation(answer: Evaluation, top_k: int) -> bytes:
+    """Encode an EvaluatePodResponse without its meta; kept with what is remembered."""
+    kept = answer.kept
+    if kept is not None and kept.encoded:
+        return kept.encoded
+    parts = [
+        _status_field(_PRE_FILTER, answer.pre_filter),
+        _status_field(_PRE_SCORE, answer.pre_score),
+        _number(_NODES, answer.nodes),
+        _number(_FEASIBLE, answer.feasible),
+        *map(_verdict_field, answer.verdicts),
+        *map(_node_field, answer.top),
+        _number(_TOP_K, top_k or DEFAULT_TOP_K),
+    ]
+    if answer.message:
+        rare = decision_service_pb2.EvaluatePodResponse(
+            message=answer.message, reason=answer.reason
+        )
+        parts.append(rare.SerializeToString())
+    written = b"".join(parts)
+    if kept is not None:
+        kept.encoded = written
+    return written
+
+
 class Encoder:
     """Encodes decisions; caches the serialized names of the newest node tables."""
 
@@ -186,33 +211,9 @@ class Encoder:
             if isinstance(answer, RpcStatus):
                 one = delimited(_RESULT_ERROR, answer.SerializeToString())
             else:
-                one = delimited(_RESULT_RESPONSE, self.evaluation(answer, top_k))
+                one = delimited(_RESULT_RESPONSE, written_evaluation(answer, top_k))
             parts.append(delimited(_RESULTS, one))
         return Encoded(b"".join(parts), written_meta(view, replica))
-
-    def evaluation(self, answer: Evaluation, top_k: int) -> bytes:
-        """Encode an EvaluatePodResponse without its meta; kept with what is remembered."""
-        kept = answer.kept
-        if kept is not None and kept.encoded:
-            return kept.encoded
-        parts = [
-            _status_field(_PRE_FILTER, answer.pre_filter),
-            _status_field(_PRE_SCORE, answer.pre_score),
-            _number(_NODES, answer.nodes),
-            _number(_FEASIBLE, answer.feasible),
-            *map(_verdict_field, answer.verdicts),
-            *map(_node_field, answer.top),
-            _number(_TOP_K, top_k or DEFAULT_TOP_K),
-        ]
-        if answer.message:
-            rare = decision_service_pb2.EvaluatePodResponse(
-                message=answer.message, reason=answer.reason
-            )
-            parts.append(rare.SerializeToString())
-        written = b"".join(parts)
-        if kept is not None:
-            kept.encoded = written
-        return written
 
     def names(self, nodes: NodeTable) -> bytes:
         """All names of a table as a field of the response, serialized once a table."""

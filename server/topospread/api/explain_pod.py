@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topospread.api.decode import fit_of
+from topospread.api.encode import written_evaluation
 from topospread.api.envelope import pod_of, raise_all_violations, shared_request
 from topospread.calls.call import Call, Method, Unary
 from topospread.errors import InvalidRequest
@@ -39,6 +40,9 @@ class ExplainPodServicer:
             raise_all_violations(wrong, request, self._engine)
             raise
         self._metrics.explained(explained, call)
+        explained.response.evaluation.MergeFromString(
+            written_evaluation(explained.evaluation, request.top_k)
+        )
         return explained.response
 
     def _explained(self, request: frames_pb2.ExplainPodFrame, call: Call) -> ExplainResult:

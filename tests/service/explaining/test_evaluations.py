@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance.calls import label_of
 from tests.service.world import (
     CLUSTER,
     ZONE,
@@ -29,7 +28,7 @@ from topospread_client import pod_from_manifest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topospread_proto.v1.decision_service_pb2 import EvaluatePodResponse
+    from topospread.service.decisions.evaluate import Evaluation
 
 NODES = 12
 GPU = {"key": "gpu", "effect": "NoSchedule"}
@@ -47,9 +46,9 @@ def numbered(number: int) -> Json:
     }
 
 
-def evaluated(made: World, pod: Json, top_k: int = 0) -> EvaluatePodResponse:
+def evaluated(made: World, pod: Json, top_k: int = 0) -> Evaluation:
     asked = made.engine.with_requests(CLUSTER, pod_from_manifest(pod).SerializeToString())
-    return explain(made.engine, made.ask(), asked, top_k=top_k, advise=False).response.evaluation
+    return explain(made.engine, made.ask(), asked, top_k=top_k, advise=False).evaluation
 
 
 @pytest.fixture
@@ -67,33 +66,29 @@ def test_best_nodes_are_those_of_the_nodes_that_the_other_filters_leave(
     left = [f"n-{n:02}" for n in range(NODES) if n % 4 and n not in {2, 5}]
     found = evaluated(tainted, pod, top_k=4)
     expected = evaluate(tainted.engine, tainted.ask(pod, nodes=left), 4)
-    top = [(each.node, each.raw, each.normalized) for each in found.top_nodes]
-    assert (top, len(top)) == ([*expected.top], 4)
-    assert (found.feasible_node_count, found.node_count) == (len(left), NODES)
-    assert label_of(found.pre_score_verdict) == expected.pre_score.code.label
+    assert (found.top, len(found.top)) == (expected.top, 4)
+    assert (found.feasible, found.nodes) == (len(left), NODES)
+    assert found.pre_score == expected.pre_score
 
 
 def test_each_node_has_the_verdict_of_the_first_filter_that_refuses_it(tainted: World) -> None:
     tainted.apply(running("web-0", "n-03"), running("web-1", "n-03"))
     found = evaluated(tainted, incoming(constraint(ZONE), containers=[NEEDY]))
-    assert {
-        tuple(each.verdict.reasons): (label_of(each.verdict), each.node_count)
-        for each in found.verdict_counts
-    } == {
+    assert {status.reasons: (status.code.label, nodes) for status, nodes in found.verdicts} == {
         (): ("Success", 4),
         (REASON_TAINTED,): ("UnschedulableAndUnresolvable", 3),
         (REASON_CONSTRAINTS_NOT_MATCH,): ("Unschedulable", 3),
         (REASON_CORDONED,): ("UnschedulableAndUnresolvable", 1),
         ("Insufficient cpu",): ("Unschedulable", 1),
     }
-    assert [each.node_count for each in found.verdict_counts] == [4, 3, 3, 1, 1]
+    assert [nodes for _, nodes in found.verdicts] == [4, 3, 3, 1, 1]
 
 
 def test_the_message_has_the_reasons_of_all_filters(tainted: World) -> None:
     pod = incoming(constraint("rack"))
     found = evaluated(tainted, pod)
-    assert (found.feasible_node_count, found.reason) == (0, "Unschedulable")
-    assert not found.top_nodes
+    assert (found.feasible, found.reason) == (0, "Unschedulable")
+    assert not found.top
     assert found.message == (
         "0/12 nodes are available: 1 node(s) were unschedulable, "
         f"3 node(s) had untolerated taint(s), 8 {REASON_LABEL_MISSING}."

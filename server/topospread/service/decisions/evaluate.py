@@ -144,11 +144,11 @@ def _judge(
     status = cycle.effective.pre_filter
     if status.code is Code.ERROR:
         size = int(select_distinct(cycle.view.snapshot.nodes, request.nodes).slots.size)
-        message, reason = error_message(status.reasons[0]), SCHEDULER_ERROR
+        message = error_message(status.reasons[0])
         if not cycle.view.snapshot.node_count:
             # Without any node kube-scheduler gives up before it runs a plugin.
-            message, reason = fit_message(0, {}), UNSCHEDULABLE
-        return Evaluation(resolved, status, SKIP, size, 0, (), (), message, reason)
+            message = fit_message(0, {})
+        return summed_up(resolved, size, 0, [], (), message)
     top_k = top_k or DEFAULT_TOP_K
     if (
         request.nodes is None
@@ -166,12 +166,12 @@ def _judge(
         stages.filter = judged.filtered_at - judged.counted_at
         stages.pre_score = judged.weighed_at - judged.filtered_at
         stages.score = engine.clock() - judged.weighed_at
-        evaluation = _summed_up(resolved, judged.verdicts, _named(cycle, judged.top))
+        evaluation = _counted(resolved, judged.verdicts, _named(cycle, judged.top))
         if engine.remembers:
             _remember(cycle, top_k, evaluation)
         return evaluation
     counts, top = _judge_nodes(engine, resolved, request, top_k)
-    return _summed_up(resolved, counts, top)
+    return _counted(resolved, counts, top)
 
 
 def _remembered(resolved: ResolvedCycle, top_k: int) -> Evaluation | None:
@@ -227,25 +227,50 @@ def _judge_nodes(
     return counts, top
 
 
-def _summed_up(
+def _counted(
     resolved: ResolvedCycle, counts: Sequence[int], top: tuple[RankedNode, ...]
 ) -> Evaluation:
-    cycle = resolved.cycle
+    """The result from the number of nodes by verdict."""
     nodes, feasible = sum(counts), counts[FITS]
     judged = [(status, count) for status, count in zip(VERDICTS, counts, strict=True) if count]
-    if len(judged) > 1:
-        judged.sort(key=_most_frequent)
-    message = reason = ""
+    message = ""
     if not feasible:
-        reasons = {status.reasons[0]: count for status, count in judged}
-        message, reason = fit_message(nodes, reasons), UNSCHEDULABLE
+        message = fit_message(nodes, {status.reasons[0]: count for status, count in judged})
+    return summed_up(resolved, nodes, feasible, judged, top, message)
+
+
+def summed_up(
+    resolved: ResolvedCycle,
+    nodes: int,
+    feasible: int,
+    verdicts: list[tuple[Status, int]],
+    top: tuple[RankedNode, ...],
+    message: str,
+) -> Evaluation:
+    """Make the result of EvaluatePod, or of ExplainPod, which asks other filters, too.
+
+    Args:
+        resolved: tells what does not depend on the nodes' verdicts.
+        nodes: how many were judged.
+        feasible: how many passed.
+        verdicts: (status, nodes); it is sorted here.
+        top: best first.
+        message: empty when a node passed.
+    """
+    effective, has_nodes = resolved.cycle.effective, resolved.cycle.view.snapshot.node_count > 0
+    failed = effective.pre_filter.code is Code.ERROR
+    if len(verdicts) > 1:
+        verdicts.sort(key=_most_frequent)
+    reason = ""
+    if not feasible:
+        reason = SCHEDULER_ERROR if failed and has_nodes else UNSCHEDULABLE
     return Evaluation(
         resolved,
-        cycle.effective.pre_filter,
-        cycle.effective.pre_score if cycle.view.snapshot.nodes.count else SKIP,
+        effective.pre_filter,
+        effective.pre_score if has_nodes and not failed else SKIP,
         nodes,
         feasible,
-        tuple(judged),
+        tuple(verdicts),
         top,
         message,
         reason,

@@ -17,10 +17,9 @@ import numpy as np
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.service.decisions.evaluate import (
     DEFAULT_TOP_K,
-    SCHEDULER_ERROR,
-    UNSCHEDULABLE,
     check_top_k,
     rank,
+    summed_up,
 )
 from topospread.service.decisions.node_fit import NOT_ASKED, Fit
 from topospread.service.explaining.constraint_reports import (
@@ -40,16 +39,11 @@ from topospread.spread.verdicts import (
     fit_message,
 )
 from topospread_proto.v1 import explanation_pb2 as pb
-from topospread_proto.v1.decision_service_pb2 import (
-    EvaluatePodResponse,
-    ExplainPodResponse,
-    NodeScore,
-    VerdictCount,
-)
+from topospread_proto.v1.decision_service_pb2 import ExplainPodResponse
 
 if TYPE_CHECKING:
-    from topospread.service.decisions.cycle import Cycle
     from topospread.service.decisions.engine import Engine, PodWithRequests, ResolvedCycle
+    from topospread.service.decisions.evaluate import Evaluation
     from topospread.service.decisions.request import DecisionRequest
     from topospread.spread.verdicts import Status
 
@@ -106,10 +100,11 @@ def _message(context: EvaluationContext) -> str:
 
 
 class ExplainResult(NamedTuple):
-    """An answer, and the cycle that it is about."""
+    """An answer without its evaluation, that, and the cycle that both are about."""
 
     resolved: ResolvedCycle
     response: ExplainPodResponse
+    evaluation: Evaluation
 
 
 def explain(
@@ -138,7 +133,7 @@ def explain(
     """
     check_limit(limit)
     check_top_k(engine, top_k)
-    limit, top_k = limit or DEFAULT_LIMIT, top_k or DEFAULT_TOP_K
+    limit = limit or DEFAULT_LIMIT
     resolved = engine.new_cycle(request._replace(pod=pod.pod))
     cycle = resolved.cycle
     context = EvaluationContext(
@@ -169,41 +164,22 @@ def explain(
         meta=meta_of(cycle.view, resolved.replica),
         explanation=explanation,
         domain_limit=limit,
-        evaluation=_evaluation(cycle, context, explanation.message, top_k),
     )
-    return ExplainResult(resolved, response)
+    evaluation = _evaluation(resolved, context, explanation.message, top_k)
+    return ExplainResult(resolved, response, evaluation)
 
 
 def _evaluation(
-    cycle: Cycle, context: EvaluationContext, message: str, top_k: int
-) -> EvaluatePodResponse:
+    resolved: ResolvedCycle, context: EvaluationContext, message: str, top_k: int
+) -> Evaluation:
     """What EvaluatePod would answer if it asked the other filters, too."""
-    snapshot = context.snapshot
-    failed = cycle.pre_filter_status.code is Code.ERROR
-    counts = [] if failed else [(SUCCESS, context.fits), *context.refused]
-    verdicts = sorted([each for each in counts if each[1]], key=lambda counted: -counted[1])
-    order = snapshot.nodes.order
-    fitting = order[context.fitting[order]]
-    reason = ""
-    if not context.fits:
-        reason = SCHEDULER_ERROR if failed and snapshot.node_count else UNSCHEDULABLE
-    return EvaluatePodResponse(
-        pre_filter_verdict=verdict_message(cycle.pre_filter_status),
-        pre_score_verdict=verdict_message(SKIP if failed else cycle.pre_score_status),
-        node_count=snapshot.node_count,
-        feasible_node_count=context.fits,
-        verdict_counts=[
-            VerdictCount(verdict=verdict_message(status), node_count=nodes)
-            for status, nodes in verdicts
-        ],
-        top_nodes=[
-            NodeScore(node=each.name, raw=each.raw, normalized=each.normalized)
-            for each in (rank(cycle, fitting, top_k) if fitting.size else ())
-        ],
-        message=message,
-        reason=reason,
-        top_k=top_k,
-    )
+    cycle, nodes = resolved.cycle, context.snapshot.nodes
+    verdicts: list[tuple[Status, int]] = []
+    if cycle.pre_filter_status.code is not Code.ERROR:
+        verdicts = [each for each in ((SUCCESS, context.fits), *context.refused) if each[1]]
+    fitting = nodes.order[context.fitting[nodes.order]]
+    top = rank(cycle, fitting, top_k or DEFAULT_TOP_K) if fitting.size else ()
+    return summed_up(resolved, context.snapshot.node_count, context.fits, verdicts, top, message)
 
 
 def _listed(context: EvaluationContext, limit: int) -> int:
