@@ -62,6 +62,9 @@ EXPLAINED: Final[Mapping[str, str]] = {
     r"Constraints: .*\nnew .*maxSkew -?\d+ must be greater than zero": (
         "a constraint that the API server refuses says so in its own row"
     ),
+    r"only in new: field EvaluatePodResponse\.defaulted|\bdefaulted\nold nothing": (
+        "an evaluation says that its constraints are the profile's"
+    ),
     r"only in new: field ResponseMeta\.traceparent": "the trace of a call is in its answer",
     r"command unknown verb: stderr\[\]": "click's own words, without a suggestion",
 }

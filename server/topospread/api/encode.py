@@ -51,6 +51,7 @@ _VERDICTS: Final = decision_service_pb2.EvaluatePodResponse.VERDICT_COUNTS_FIELD
 _NODES: Final = decision_service_pb2.EvaluatePodResponse.NODE_COUNT_FIELD_NUMBER
 _TOP_NODES: Final = decision_service_pb2.EvaluatePodResponse.TOP_NODES_FIELD_NUMBER
 _TOP_K: Final = decision_service_pb2.EvaluatePodResponse.TOP_K_FIELD_NUMBER
+_DEFAULTED: Final = decision_service_pb2.EvaluatePodResponse.DEFAULTED_FIELD_NUMBER
 _FEASIBLE: Final = decision_service_pb2.EvaluatePodResponse.FEASIBLE_NODE_COUNT_FIELD_NUMBER
 _RESULTS: Final = decision_service_pb2.BatchEvaluatePodsResponse.RESULTS_FIELD_NUMBER
 _RESULT_RESPONSE: Final = decision_service_pb2.BatchEvaluatePodsResult.RESPONSE_FIELD_NUMBER
@@ -119,6 +120,7 @@ def written_evaluation(answer: Evaluation, top_k: int) -> bytes:
         *map(_verdict_field, answer.verdicts),
         *map(_node_field, answer.top),
         _number(_TOP_K, top_k or DEFAULT_TOP_K),
+        _number(_DEFAULTED, int(answer.defaulted)),
     ]
     if answer.message:
         rare = decision_service_pb2.EvaluatePodResponse(

@@ -191,6 +191,21 @@ def test_scores_out_of_bounds_do_not_break_the_message(asked: Asked):
         assert sorted((n.node, n.raw, n.normalized) for n in top) == list(scores)
 
 
+@pytest.mark.parametrize(("pod", "defaulted"), [(incoming(), True), (HARD, False)])
+def test_every_evaluation_tells_whether_constraints_are_the_profiles(asked: Asked, pod, defaulted):
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    asked.apply(service | {"spec": {"selector": {"app": "web"}}})
+    given = common.PodSource(object=pod_from_manifest(pod))
+    alone = pb.EvaluatePodRequest(pod=given, consistency=asked.fresh)
+    first, remembered = asked.engine.EvaluatePod(alone), asked.engine.EvaluatePod(alone)
+    of_two = pb.BatchEvaluatePodsRequest(pods=[given, given], consistency=asked.fresh)
+    batch = [each.response for each in asked.engine.BatchEvaluatePods(of_two).results]
+    why = pb.ExplainPodRequest(pod=given, consistency=asked.fresh)
+    explained = asked.engine.ExplainPod(why).evaluation
+    found = {each.defaulted for each in (first, remembered, *batch, explained)}
+    assert found == {defaulted}
+
+
 def test_a_pod_of_a_batch_that_is_no_pod_fails_alone(asked: Asked):
     good = pod_from_manifest(HARD)
     bad = pod_from_manifest(incoming(*[constraint()] * 65))

@@ -72,6 +72,7 @@ class Evaluation:
         top: best first.
         message, reason: as kube-scheduler writes them on a pod that fits nowhere; empty when one
             fits.
+        defaulted: the constraints are the profile's, not the pod's.
         kept: what is remembered of it.
     """
 
@@ -84,6 +85,7 @@ class Evaluation:
     top: tuple[RankedNode, ...]
     message: str = ""
     reason: str = ""
+    defaulted: bool = False
     kept: Remembered | None = None
 
     @property
@@ -274,6 +276,7 @@ def summed_up(
         top,
         message,
         reason,
+        effective.constraints.defaulted,
     )
 
 
