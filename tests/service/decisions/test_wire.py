@@ -192,7 +192,7 @@ def test_scores_out_of_bounds_do_not_break_the_message(asked: Asked):
 
 
 @pytest.mark.parametrize(("pod", "defaulted"), [(incoming(), True), (HARD, False)])
-def test_evaluations_report_constraints_of_the_profile(asked: Asked, pod, defaulted):
+def test_every_evaluation_says_whether_constraints_are_the_profiles(asked: Asked, pod, defaulted):
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
     asked.apply(service | {"spec": {"selector": {"app": "web"}}})
     given = common.PodSource(object=pod_from_manifest(pod))
