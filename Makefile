@@ -85,7 +85,7 @@ OF_OLD_GRPC := -W 'ignore:unclosed <socket.socket:ResourceWarning'
 # What calls the packages whose versions matter, and does not take long.
 VERSION_TESTS = tests/lowest tests/cli/test_verbs.py tests/telemetry/test_tracing.py tests/overload/test_admission.py \
   $(patsubst %,tests/rpc/test_%.py,self_check completion_queue) \
-  $(patsubst %,tests/client/test_%.py,connection connection_reasons decisions explaining placement planning simulate state tracing) \
+  $(patsubst %,tests/client/test_%.py,connection connection_reasons decisions inspecting placement planning state tracing) \
   tests/store/test_redis_topologies.py::test_sentinels_lead_to_the_master_and_to_the_next_one
 
 $(LOWEST)/.stamp: requirements/lowest.lock

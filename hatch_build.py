@@ -284,7 +284,7 @@ def comments(described: FileDescriptorSet) -> str:
                 name = re.sub(r"\B(?=[A-Z])", "_", method.name).lower()
                 comment = _sentences(texts.get((6, at, 2, number), ""))
                 fields = "\n".join(_field_lines(messages[method.input_type], messages, said, 1))
-                text = textwrap.fill(comment, 96), f"Fields:\n{fields}" if fields else ""
+                text = textwrap.fill(comment, 96), f"Fields::\n\n{fields}" if fields else ""
                 lines.append(f"    {name!r}: {text!r},")
     head = '"""Comments of the API\'s methods, and of the fields of their requests; generated."""\n'
     return "\n".join([head, *lines, "}\n"])

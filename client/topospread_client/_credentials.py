@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from os import PathLike
@@ -36,8 +35,15 @@ def check_types(options: Any) -> None:
         if not isinstance(value, kinds) or (isinstance(value, bool) and names != ["bool"]):
             words = " or ".join(kind.__name__ for kind in kinds if kind is not NoneType)
             raise BadConnection(f"{each.name}: expected {words}, got {type(value).__name__}")
-        if isinstance(value, str) and re.search("[\0\ud800-\udfff]", value):
+        if isinstance(value, str) and not _sendable(value):
             raise BadConnection(f"{each.name}: this text has characters that cannot be sent")
+
+
+def _sendable(text: str) -> bool:
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
