@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from topospread.service.inspecting.statuses import ConstraintStatus, State
     from topospread.service.state.pages import PageRequest
 
-SERVICE: Final = "topospread.v1.InspectorService"
-
 LISTED_DOMAINS: Final = 10
 DESCRIBED: Final = 100
 """Domains of a list, and domains, nodes of a domain and pods of a description, by default."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from topospread.api.decode import consistency_of, fit_of, settings_of, strict
 from topospread.calls.call import Call, Method, Unary
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from topospread.service.ranking import DeletionRanker
     from topospread.service.rebalancing.plan import RebalancePlanner
     from topospread.service.simulation.scenario import ScenarioBuilder
-
-SERVICE: Final = "topospread.v1.PlannerService"
 
 
 class PlannerServicer:
