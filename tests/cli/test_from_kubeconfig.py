@@ -192,7 +192,7 @@ HANGS = "echo $$ >>{0}; sleep 600 & echo $! >>{0}; wait"
 def ended(pid: int) -> bool:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or after
         return True
     return stat.rpartition(")")[2].split()[0] in "ZX"
 

@@ -61,8 +61,8 @@ def listed_objects(kubeconfig: str, context: str, timeout: float) -> list[Stored
     # Names, handshakes, programs and answers that come byte by byte wait where no time-out holds:
     # so what waits is a thread that is left behind, and the interpreter's end ends it.
     with raising_sigterm():
-        threading.Thread(target=read, name="listing", daemon=True).start()
         try:
+            threading.Thread(target=read, name="listing", daemon=True).start()
             return found.result(timeout)
         except TimeoutError as error:
             raise Unreachable(

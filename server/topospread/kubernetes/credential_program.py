@@ -35,7 +35,7 @@ _lock: Final = threading.Lock()
 
 def end_programs() -> None:
     """End all that run, with their children: nobody waits for credentials any more."""
-    with _lock:
+    with _lock:  # a program is started under it: none runs that is not known yet
         running = list(_running)
     for each in running:
         each.kill()
@@ -48,15 +48,17 @@ class _Program:
         self, arguments: list[str], environment: dict[str, str], folder: str | None, *, asks: bool
     ) -> None:
         self._group = not asks and os.name == "posix"
-        self._process = subprocess.Popen(
-            arguments,
-            env=environment,
-            cwd=folder,
-            stdin=None if asks else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=None if asks else subprocess.PIPE,
-            process_group=0 if self._group else None,
-        )
+        with _lock:
+            self._process = subprocess.Popen(
+                arguments,
+                env=environment,
+                cwd=folder,
+                stdin=None if asks else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=None if asks else subprocess.PIPE,
+                process_group=0 if self._group else None,
+            )
+            _running.add(self)
 
     def kill(self) -> None:
         """End it and its group."""
@@ -73,8 +75,6 @@ class _Program:
             ValueError: it did not end, or printed too much.
         """
         process, deadline = self._process, time.monotonic() + PROGRAM_SECONDS
-        with _lock:
-            _running.add(self)
         try:
             found = self._read(deadline)
             code = process.wait(max(0.0, deadline - time.monotonic()))
