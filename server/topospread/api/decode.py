@@ -16,7 +16,7 @@ from topospread.codec.pods import (
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.objects import DEFAULT_NAMESPACE
-from topospread.kube.violations import NOT_SUPPORTED, invalid, required
+from topospread.kube.violations import invalid, required, unknown
 from topospread.replica.view import Consistency, Freshness, Token
 from topospread.service.decisions.node_fit import Fit
 from topospread.service.decisions.request import (
@@ -138,14 +138,8 @@ def strict(validation: common_pb2.ConstraintValidation.ValueType) -> bool:
     if not validation:
         return False
     if validation not in _VALIDATIONS:
-        known = ", ".join(common_pb2.ConstraintValidation.keys())
-        raise InvalidRequest.of(
-            [
-                FieldViolation(
-                    "validation", f"must be one of {known}", "Unsupported value", validation
-                )
-            ]
-        )
+        known = common_pb2.ConstraintValidation.keys()
+        raise InvalidRequest.of([unknown("validation", validation, known)])
     return validation == common_pb2.CONSTRAINT_VALIDATION_STRICT
 
 
@@ -180,10 +174,7 @@ def fit_of(fit: common_pb2.Fit.ValueType) -> Fit | None:
         InvalidRequest: a number that is none of those.
     """
     if fit not in _FITS:
-        known = ", ".join(common_pb2.Fit.keys())
-        raise InvalidRequest.of(
-            [FieldViolation("fit", f"must be one of {known}", "Unsupported value", fit)]
-        )
+        raise InvalidRequest.of([unknown("fit", fit, common_pb2.Fit.keys())])
     return _FITS[fit]
 
 
@@ -294,9 +285,7 @@ def any_kind(kind: int, path: str, known: Sequence[Kind]) -> Kind:
     # The store's kinds have the same numbers.
     found = next((each for each in known if each.value == kind), None)
     if found is None:
-        names = ", ".join(f"KIND_{each.name}" for each in known)
-        text = f"must be one of {names}"
-        raise InvalidRequest.of([FieldViolation(path, text, NOT_SUPPORTED, kind)])
+        raise InvalidRequest.of([unknown(path, kind, [f"KIND_{each.name}" for each in known])])
     return found
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import FieldViolation, InvalidRequest
-from topospread.kube.violations import NOT_SUPPORTED, Problems, duplicate, invalid
+from topospread.errors import InvalidRequest
+from topospread.kube.violations import Problems, duplicate, invalid, unknown
 from topospread.store.values import OBSERVABLE, VERSION
 from topospread_proto.v1 import common_pb2
 
@@ -47,10 +47,8 @@ def observed_from_proto(
         here = f"{path}[{position}]"
         kind = _KINDS.get(each.kind)
         if kind is None:
-            known = ", ".join(f"KIND_{one.name}" for one in OBSERVABLE)
-            wrong.add(
-                FieldViolation(f"{here}.kind", f"must be one of {known}", NOT_SUPPORTED, each.kind)
-            )
+            known = [f"KIND_{one.name}" for one in OBSERVABLE]
+            wrong.add(unknown(f"{here}.kind", each.kind, known))
         elif kind in found:
             wrong.add(duplicate(f"{here}.kind", f"KIND_{kind.name}"))
         with wrong.under():

@@ -55,6 +55,11 @@ def not_supported(field: str, value: str, supported: Iterable[str]) -> FieldViol
     return FieldViolation(field, f"supported values: {choice}", NOT_SUPPORTED, value)
 
 
+def unknown(field: str, value: object, known: Iterable[str]) -> FieldViolation:
+    """A number that none of an enum's values has; not in apimachinery, where enums are texts."""
+    return FieldViolation(field, f"must be one of {', '.join(known)}", NOT_SUPPORTED, value)
+
+
 def forbidden(field: str, detail: str) -> FieldViolation:
     """Something that must not be there."""
     return FieldViolation(field, detail, FORBIDDEN, "")

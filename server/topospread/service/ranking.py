@@ -26,11 +26,11 @@ from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.kube.selectors import EVERYTHING
 from topospread.kube.violations import (
     DUPLICATE,
-    NOT_SUPPORTED,
     Problems,
     duplicate,
     invalid,
     required,
+    unknown,
 )
 from topospread.service.decisions.extension_points import all_constraints
 from topospread.service.decisions.request import NO_OVERRIDE
@@ -300,9 +300,8 @@ def _checked(request: pb.RankDeletionsRequest, wrong: Problems) -> Selector:
     elif not request.pods:
         wrong.add(required("labelSelector", "select pods of the state, or give pods"))
     if request.strategy not in _STRATEGIES:
-        known = ", ".join(deletion_order_pb2.RankStrategy.keys())
-        text = f"must be one of {known}"
-        wrong.add(FieldViolation("strategy", text, NOT_SUPPORTED, request.strategy))
+        known = deletion_order_pb2.RankStrategy.keys()
+        wrong.add(unknown("strategy", request.strategy, known))
     _check_constraints(request.constraints, wrong)
     if request.delete_count < 0:
         wrong.add(invalid("deleteCount", request.delete_count, "must not be negative"))
