@@ -55,6 +55,11 @@ class Callers:
         for thread in self._threads:
             thread.join(PATIENCE)
 
+    def until_answered(self, more: int) -> None:
+        """Let so many more calls be answered."""
+        goal = self.answered + more
+        until(lambda: self.answered >= goal, f"{more} more answers")
+
     def _call(self) -> None:
         options = [("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
         with grpc.insecure_channel(self._address, options=options) as channel:
@@ -81,8 +86,7 @@ def test_a_rolling_restart_behind_the_balancer_fails_no_call(
         Load([servers.address], writers=1, readers=2, retries=True) as load,
     ):
         for number in range(restarts):
-            before = callers.answered
-            until(lambda at=before: callers.answered > at + 50, "calls go on")  # type: ignore[misc]
+            callers.until_answered(51)
             load.until_read()
             servers.restart(number % 2)
         load.until_read()

@@ -128,7 +128,7 @@ def bounded_provider() -> Any:
 
     provider: Any = ExecProvider  # without types
 
-    class BoundedProvider(provider):  # type: ignore[misc]
+    class BoundedProvider(provider):  # type: ignore[misc] # its base has no types
         def __init__(self, exec_config: Any, cwd: str, cluster: Any = None) -> None:
             super().__init__(exec_config, cwd, cluster)
             self._may_ask = exec_config.safe_get("interactiveMode") != "Never"
