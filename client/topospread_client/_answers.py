@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
-from topospread_client._arguments import checked
+from topospread_client._arguments import checked, value_names
 from topospread_client._errors import ServerFault, TopospreadClientError, invalid
 from topospread_proto.v1 import common_pb2 as common
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
@@ -80,9 +80,8 @@ def enum_name(message: Message, field: str) -> str:
     enum = None if found is None or found.is_repeated else found.enum_type
     if enum is None:
         raise invalid("field", f"{message.DESCRIPTOR.name} has no enum {field!r}")
-    value = enum.values_by_number.get(getattr(message, field))
-    prefix = enum.values_by_number[0].name.removesuffix("UNSPECIFIED")
-    return str(getattr(message, field)) if value is None else value.name.removeprefix(prefix)
+    number = getattr(message, field)
+    return value_names(enum).get(number, str(number))
 
 
 def kind_of(given: ClusterObject) -> common.Kind.ValueType:

@@ -277,21 +277,27 @@ def _message(message: Descriptor) -> _Convert:
 @cache
 def _enum(enum: EnumDescriptor) -> _Convert:
     """Converter of an enum: a number, or a name with or without its prefix, in any case."""
-    prefix = enum.values_by_number[0].name.removesuffix("UNSPECIFIED")
-    names = [each.name.removeprefix(prefix) for each in enum.values if each.number]
+    short = value_names(enum)
+    names = [name for number, name in short.items() if number]
     numbers = {_folded(each.name): each.number for each in enum.values}
-    numbers |= {_folded(each.name.removeprefix(prefix)): each.number for each in enum.values}
-    known = frozenset(numbers.values())
+    numbers |= {_folded(name): number for number, name in short.items()}
 
     def convert(argument: Any, path: str, how: _How) -> int:
         if isinstance(argument, str) and _folded(argument) in numbers:
             return numbers[_folded(argument)]
-        if type(argument) is int and argument in known:
+        if type(argument) is int and argument in short:
             return argument
         text = f"{argument!r} is no {enum.name}: there are {', '.join(names)}"
         raise invalid(path, text, "FIELD_VALUE_NOT_SUPPORTED")
 
     return convert
+
+
+@cache
+def value_names(enum: EnumDescriptor) -> Mapping[int, str]:
+    """Names of an enum's values without their prefix, by number: ``VIOLATED``."""
+    prefix = enum.values_by_number[0].name.removesuffix("UNSPECIFIED")
+    return {each.number: each.name.removeprefix(prefix) for each in enum.values}
 
 
 def _folded(name: str) -> str:
