@@ -7,7 +7,7 @@ so that the cost of a store is not part of it.
 from __future__ import annotations
 
 import statistics
-import threading
+import sys
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -27,16 +27,17 @@ from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.decisions.cycle import CycleCache
 from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.request import ProfileRegistry
-from topospread.store.model import Applied, Head, LogEntry, Revision, StoredObject, Transaction
+from topospread.store.dict_store import DictStore
+from topospread.store.model import Put, Remove
 from topospread.telemetry.metrics import Metrics
 from topospread.telemetry.tracing import Sampling, Tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from bench.options import BenchOptions
     from bench.requests import RequestTemplate
-    from topospread.store.model import Key, Kind
+    from topospread.store.model import LogEntry, Revision, StoredObject
     from topospread.telemetry.spans import CallSpan
 
 
@@ -50,100 +51,17 @@ NEW_SELECTORS: Final = 40
 """New ones in each round."""
 
 
-class ReplaySource:
-    """A source (see replica.Source) of one cluster: objects at first, then what is released."""
+class ReplaySource(DictStore):
+    """A store of one cluster that keeps all changes that were released."""
 
     def __init__(self, objects: Iterable[StoredObject]) -> None:
-        self._objects = objects
-        self._released: list[Transaction] = []
-        self._condition = threading.Condition()
+        super().__init__(CLUSTER, objects, kept=sys.maxsize)
 
     def release(self, batches: Sequence[Sequence[LogEntry]]) -> Revision:
         """Put transactions in the log; returns the revision after the last one."""
-        with self._condition:
-            first = len(self._released) + 1
-            self._released += [
-                Transaction(Revision(number, "t"), "t" if number > 1 else "", tuple(batch))
-                for number, batch in enumerate(batches, first)
-            ]
-            self._condition.notify_all()
-            return self._revision()
-
-    def _revision(self) -> Revision:
-        return self._released[-1].revision if self._released else Revision()
-
-    def head(self, cluster: str, *, timeout: float | None = None) -> Head:
-        """The newest transaction."""
-        del cluster, timeout
-        return Head("replay", self._revision(), 1)
-
-    def verify(self, cluster: str, identity: str, revision: Revision) -> None:
-        """Do nothing: the only history is the followed one."""
-        del cluster, identity, revision
-
-    def scan(
-        self, cluster: str, page: int = 2000, *, kind: Kind | None = None
-    ) -> Iterator[Sequence[StoredObject]]:
-        """The objects, once."""
-        del cluster
-        batch: list[StoredObject] = []
-        for each in self._objects:
-            if kind not in (None, each.key.kind):
-                continue
-            batch.append(each)
-            if len(batch) == page:
-                yield batch
-                batch = []
-        self._objects = ()
-        yield batch
-
-    def get(self, cluster: str, key: Key) -> StoredObject | None:
-        """Nothing: pods are asked about by their content."""
-        del cluster, key
-        return None
-
-    def clusters(self) -> Sequence[str]:
-        """The one."""
-        return [CLUSTER]
-
-    def follow(
-        self, cluster: str, identity: str, after: Revision, *, wait: float, limit: int = 1000
-    ) -> Sequence[Transaction]:
-        """Yield the released entries as stores do: about `limit` at once."""
-        del cluster, identity
-        with self._condition:
-            if len(self._released) == after.number and wait:
-                self._condition.wait(wait)
-            found: list[Transaction] = []
-            entries = 0
-            for transaction in self._released[after.number : after.number + limit]:
-                if entries >= limit:
-                    break
-                found.append(transaction)
-                entries += len(transaction.entries)
-            return found
-
-    def confirm_history(
-        self,
-        cluster: str,
-        kinds: Collection[Kind],
-        *,
-        identity: str = "",
-        instead_of: str = "",
-    ) -> None:
-        """No replica keeps another history."""
-        del cluster, kinds, identity, instead_of
-
-    def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
-        """Do nothing: no pod has a reservation."""
-        del cluster, timeout
-        return Applied(self._revision(), self._revision(), ())
-
-    def wake(self, cluster: str) -> None:
-        """End a follow() that blocks."""
-        del cluster
-        with self._condition:
-            self._condition.notify_all()
+        for batch in batches:
+            self.feed([Put(each.object) if each.object else Remove(each.key) for each in batch])
+        return self.head(CLUSTER).revision
 
 
 class InProcessDecisions:

@@ -68,22 +68,20 @@ def _in_redis(address: str, size: Size, changes: int) -> dict[str, Any]:
         _fill(address, size, changes)
         sizes = {
             part: client.memory_usage(f"ts:{{{CLUSTER}}}:{part}", samples=0) or 0
-            for part in ("node", "pod", "log", "touched", "names", "undo")
+            for part in ("object", "log", "touched", "names")
         }
         # Beside the changes an entry has its tag and the tag before it.
         kept = sum(len(entry) - 2 for _, entry in client.xrange(f"ts:{{{CLUSTER}}}:log"))
-        pods = int(client.hlen(f"ts:{{{CLUSTER}}}:pod"))
+        objects = int(client.hlen(f"ts:{{{CLUSTER}}}:object"))
         whole = int(client.info("memory")["used_memory"]) - empty
     return {
         "nodes": size.nodes,
-        "pods": pods,
-        "redisBytesANode": round(sizes["node"] / size.nodes),
-        "redisBytesAPod": round(sizes["pod"] / pods),
+        "objects": objects,
+        "redisBytesAnObject": round(sizes["object"] / objects),
         "logChanges": kept,
         "redisBytesALoggedChange": round(sizes["log"] / kept),
         "redisLogBytes": sizes["log"],
-        "redisBytesAName": round(sizes["names"] / (size.nodes + pods)),
-        "redisUndoBytes": sizes["undo"],
+        "redisBytesAName": round(sizes["names"] / objects),
         "redisBytes": whole,
     }
 

@@ -6,10 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from topospread.store.api import Store
-    from topospread.store.model import StoredObject
+    from topospread.store.model import Page, StoredObject
 
 
 class Counting:
@@ -29,26 +29,14 @@ class Counting:
         self.calls[name] += 1
         return getattr(self._store, name)
 
-    def scan(self, *arguments: Any, **others: Any) -> Iterator[Sequence[StoredObject]]:
+    def scan(self, *arguments: Any, **others: Any) -> Page:
         self.calls["scan"] += 1
-        for page in self._store.scan(*arguments, **others):
-            self.objects += len(page)
-            yield page
+        page = self._store.scan(*arguments, **others)
+        self.objects += len(page.objects)
+        return page
 
-    def read_range(self, *arguments: Any) -> Any:
-        self.calls["read_range"] += 1
-        found, more = self._store.read_range(*arguments)
-        self.objects += len(found)
-        return found, more
-
-    def read_keys(self, *arguments: Any) -> Any:
-        self.calls["read_keys"] += 1
-        found = self._store.read_keys(*arguments)
-        self.objects += len(found)
-        return found
-
-    def read_undo(self, *arguments: Any) -> Any:
-        self.calls["read_undo"] += 1
-        found = self._store.read_undo(*arguments)
+    def get(self, *arguments: Any) -> Sequence[StoredObject]:
+        self.calls["get"] += 1
+        found = self._store.get(*arguments)
         self.objects += len(found)
         return found

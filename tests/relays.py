@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
+from typing_extensions import override
+
 from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
@@ -78,3 +80,40 @@ class Relay(ABC):
             back = self._run(self._back, server, caller)
             self._there(caller, server)
             back.join(PATIENCE)
+
+
+class WatchedRelay(Relay):
+    """Carries all, and shows it to a subclass first.
+
+    Attributes:
+        url: of a Redis behind it.
+    """
+
+    def __init__(self, target: str) -> None:
+        super().__init__(target)
+        self.url = f"redis://{self.address}/0"
+
+    def asked(self, content: bytes) -> None:
+        """Look at what the caller says."""
+
+    def answers(self, content: bytes) -> bool:
+        """Look at what the server says; returns whether the caller gets it, or else is left."""
+        del content
+        return True
+
+    @override
+    def _there(self, caller: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):
+            while content := caller.recv(1 << 16):
+                self.asked(content)
+                server.sendall(content)
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+
+    @override
+    def _back(self, server: socket.socket, caller: socket.socket) -> None:
+        with suppress(OSError):
+            while (content := server.recv(1 << 16)) and self.answers(content):
+                caller.sendall(content)
+        with suppress(OSError):
+            caller.shutdown(socket.SHUT_RDWR)

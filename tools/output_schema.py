@@ -232,7 +232,6 @@ def _documents(made: _Schema) -> _Json:
             address=_STRING,
             clusters=made.array(state.Cluster),
         ),
-        "StoreAcceptance": made.whole(state.AcceptStoreResponse),
         "ClusterDeletion": made.whole(state.DeleteClusterResponse),
         "LeaseStatus": made.whole(lease_service_pb2.GetLeaseResponse),
         "WatchEvent": _closed(changed, ["cluster", "type"]),

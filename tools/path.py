@@ -54,6 +54,7 @@ CALLED: Final[dict[str, Callable[[Client, Any], object]]] = {
     "PreFilter": Client.pre_filter,
     "Filter": Client.filter,
     "Score": Client.score,
+    "PlacePod": Client.place_pod,
 }
 
 

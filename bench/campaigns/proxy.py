@@ -17,13 +17,15 @@ class Proxy:
 
     Attributes:
         address: where it listens.
-        delay: most seconds by which each piece is delayed.
+        delay: most seconds by which each piece is delayed, and those behind it.
+        latency: seconds by which every piece comes later, as over a long way.
     """
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
         self.address = ""
         self.delay = 0.0
+        self.latency = 0.0
         self._target = host, int(port)
         self._loop = asyncio.new_event_loop()
         self._flows: set[asyncio.StreamWriter] = set()
@@ -99,6 +101,10 @@ class Proxy:
         self._flows.difference_update(both)
         self._silent.difference_update(both)
 
+    def _forward(self, writer: asyncio.StreamWriter, piece: bytes) -> None:
+        if writer not in self._silent and not writer.is_closing():
+            writer.write(piece)
+
     async def _pump(
         self,
         reader: asyncio.StreamReader,
@@ -109,7 +115,9 @@ class Proxy:
             while piece := await reader.read(65536):
                 if self.delay:
                     await asyncio.sleep(random.uniform(0, self.delay))
-                if writer not in self._silent:
+                if self.latency:
+                    self._loop.call_later(self.latency, self._forward, writer, piece)
+                elif writer not in self._silent:
                     writer.write(piece)
                     await writer.drain()
         if writer not in self._silent:

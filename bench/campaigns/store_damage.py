@@ -105,10 +105,10 @@ class RedisDamage(Damaged):
         return list(self._client.scan_iter(f"ts:{{{cluster}}}:*"))
 
     def _value(self, cluster: str, random: Random) -> str:
-        key = f"ts:{{{cluster}}}:{random.choice(('node', 'pod', 'pod', 'workload', 'reservation'))}"
+        key = f"ts:{{{cluster}}}:object"
         held: dict[bytes, bytes] = self._client.hgetall(key)  # type: ignore[assignment]
         if not held or random.random() < 0.1:
-            field = random.choice((b"", b"x", b"a/b/c", b"\xff/\xfe", b"9/a/b", b"3/default/"))
+            field = random.choice((b"", b"x", b"a/b/c", b"2/\xff/\xfe", b"9/a/b", b"3/default/"))
             self._client.hset(key, field, random.choice([*held.values(), b"", b"\x07x"]))
             return f"{key} {field!r} is new"
         field = random.choice(sorted(held))
@@ -150,10 +150,10 @@ class RedisDamage(Damaged):
 
     def _note(self, cluster: str, random: Random) -> str:
         """What the store notes beside objects and log."""
-        part = random.choice(("meta", "meta", "meta", "touched", "tombstone", "expiry", "buried"))
+        part = random.choice(("meta", "meta", "touched", "tombstone", "expiry", "buried", "names"))
         key = f"ts:{{{cluster}}}:{part}"
         word = random.choice(_WORDS)
-        if part in ("expiry", "buried"):
+        if part in ("expiry", "buried", "names"):
             self._client.zadd(key, {word: random.choice((0, -1, 1e300, 5))})
             return f"{key} has {word!r}"
         held: Any = self._client.hkeys(key)
@@ -166,17 +166,16 @@ class RedisDamage(Damaged):
 
 
 _COLUMNS: Final = {
-    "object": ("value", "value", "value", "kind", "namespace", "name"),
+    "object": ("value", "value", "value", "kind", "namespace", "name", "due"),
     "log": ("entries", "entries", "tag", "previous", "number"),
     "cluster": (
-        *("identity", "number", "tag", "total", "oldest", "marks", "tombstones"),
-        *("dropped", "dropped_at", "vouched"),
+        *("identity", "number", "tag", "total", "marks", "tombstones"),
+        *("listed", "feed", "replaced", "replaced_at"),
     ),
     "touched": ("scope", "number"),
-    "tombstone": ("name", "version", "uid", "at"),
-    "expiry": ("namespace", "name", "at"),
+    "tombstone": ("name", "version", "at"),
 }
-_TABLES: Final = (*["object"] * 5, *["log"] * 3, *["cluster"] * 2, "touched", "tombstone", "expiry")
+_TABLES: Final = (*["object"] * 5, *["log"] * 3, *["cluster"] * 2, "touched", "tombstone")
 
 
 class SqliteDamage(Damaged):

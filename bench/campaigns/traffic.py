@@ -31,7 +31,7 @@ SMALL: Final = ("default", "sample", "report")
 
 LARGE: Final = "large"
 
-_ELSEWHERE: Final = frozenset({"GetServerInfo", "ListClusters", "AcceptStore"})
+_ELSEWHERE: Final = frozenset({"GetServerInfo", "ListClusters"})
 """Methods that say something of all clusters, and one that names a store: asked once, unchanged."""
 
 _APPS: Final = ("web", "checkout", "cart", "agent", "orders-db", "app-00", "app-03", "app-09")

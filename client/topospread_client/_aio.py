@@ -256,13 +256,6 @@ class AsyncClient:
     async def delete_cluster(self, cluster: str, **fields: Any) -> state.DeleteClusterResponse:
         return await self._ask("DeleteCluster", fields, cluster=cluster)
 
-    async def accept_store(
-        self, cluster: str, store_identity: str, **fields: Any
-    ) -> state.AcceptStoreResponse:
-        return await self._ask(
-            "AcceptStore", fields, cluster=cluster, store_identity=store_identity
-        )
-
     async def get_server_info(self, **fields: Any) -> server.GetServerInfoResponse:
         return await self._ask("GetServerInfo", fields)
 

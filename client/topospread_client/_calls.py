@@ -60,7 +60,7 @@ class Calls:
 
     def _completed(self, method: Method, request: Any) -> Any:
         # No default stands for a cluster that is destroyed.
-        if method.takes_cluster and method.name not in ("DeleteCluster", "AcceptStore"):
+        if method.takes_cluster and method.name != "DeleteCluster":
             request.cluster = request.cluster or self._cluster
         if method.name in ("PlacePod", "ReserveNode"):
             # A server knows repeats of the call by it.

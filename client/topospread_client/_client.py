@@ -251,11 +251,6 @@ class Client:
     def delete_cluster(self, cluster: str, **fields: Any) -> state.DeleteClusterResponse:
         return self._ask("DeleteCluster", fields, cluster=cluster)
 
-    def accept_store(
-        self, cluster: str, store_identity: str, **fields: Any
-    ) -> state.AcceptStoreResponse:
-        return self._ask("AcceptStore", fields, cluster=cluster, store_identity=store_identity)
-
     def get_server_info(self, **fields: Any) -> server.GetServerInfoResponse:
         return self._ask("GetServerInfo", fields)
 

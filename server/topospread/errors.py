@@ -433,14 +433,21 @@ class MethodNotServed(TopospreadError):
 
 
 class Conflict(TopospreadError):
-    """Others changed what the decision rests on. Retry after ``retry_after`` seconds."""
+    """Others changed what the decision rests on. Retry after ``retry_after`` seconds.
+
+    Attributes:
+        revision: number of the change that the store found; None where it is not known.
+    """
 
     code: ClassVar[str] = "ABORTED"
     reason: ClassVar[str] = "PLACEMENT_CONFLICT"
 
-    def __init__(self, message: str, retry_after: float | None = 0.05) -> None:
+    def __init__(
+        self, message: str, retry_after: float | None = 0.05, revision: int | None = None
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.revision = revision
 
 
 class Superseded(Conflict):

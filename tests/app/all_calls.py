@@ -2,8 +2,7 @@
 
 A line of all_calls.jsonl is a call: its name, the requests in protobuf's JSON, whether it only
 `reads`, and how many answers to `take` of a stream. `@first` and `@last` stand for the revisions of
-the first and the last write, `@token` for the lease's and `@identity` for the store's, as of the
-answers.
+the first and the last write, and `@token` for the lease's, as of the answers.
 """
 
 from __future__ import annotations
@@ -98,8 +97,6 @@ def _made(channel: Any, asked: Call, values: dict[str, str], more: bytes) -> lis
     last: Any = answers[-1]
     if asked.call.endswith("/AcquireLease"):
         values["@token"] = str(last.lease.fencing_token)
-    elif asked.call.endswith("/GetCluster"):
-        values["@identity"] = last.cluster.store_identity
     elif not asked.reads and (
         revision := str(getattr(getattr(last, "meta", None), "revision", ""))
     ):

@@ -66,7 +66,6 @@ ROLES = {
     "ClusterStateService/DeleteObjects": "write",
     "ClusterStateService/ReplaceObjects": "write",
     "ClusterStateService/DeleteCluster": "admin",
-    "ClusterStateService/AcceptStore": "admin",
 }
 CALLS = [
     (f"/{service.full_name}/{method.name}", ROLES.get(f"{name}/{method.name}", ROLES[name]))

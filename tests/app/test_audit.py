@@ -41,7 +41,6 @@ CHANGES = {
     "ClusterStateService/GetCluster": False,
     "ClusterStateService/ListClusters": False,
     "ClusterStateService/DeleteCluster": True,
-    "ClusterStateService/AcceptStore": True,
     "LeaseService/AcquireLease": True,
     "LeaseService/RenewLease": True,
     "LeaseService/ReleaseLease": True,
@@ -125,9 +124,6 @@ def test_each_change_has_a_line(lines, tmp_path):
         held = common_pb2.PodReference(name="incoming")
         release = placement_service_pb2.ReleaseReservationRequest(pod=held)
         assert made(places.ReleaseReservation, release)[1]["released"] is True
-        identity = server._store.head("default").identity
-        accept = pb.AcceptStoreRequest(cluster="default", store_identity=identity)
-        assert made(peer.state.AcceptStore, accept)[1]["store_identity"] == identity
         content = replacement(node("only", "a"), kind=common_pb2.KIND_NODE)
         _, line = made(peer.state.ReplaceObjects, iter(content))
         assert (line["kind"], line["outcomes"]) == ("node", {"created": 1, "deleted": 3})

@@ -11,10 +11,9 @@ def test_sizes_are_of_what_was_written(bench, redis_binary):
     assert completed.code == 0, completed.err
     figures = json.loads(completed.out)
     assert figures["nodes"] == 12
-    assert figures["pods"] == 60 + 200, "those of the log are bound, and none goes so soon"
-    # 20 apps have a Service and a ReplicaSet each.
-    assert figures["logChanges"] == 2 * 20 + 12 + 60 + 200
-    assert 50 < figures["redisBytesAPod"] < 5000
+    # 20 apps have a Service and a ReplicaSet each; no pod goes so soon.
+    assert figures["objects"] == figures["logChanges"] == 2 * 20 + 12 + 60 + 200
+    assert 50 < figures["redisBytesAnObject"] < 5000
     assert figures["redisBytes"] > figures["redisLogBytes"] > 200 * 50
     assert figures["sqliteBytes"] > 4096
 

@@ -94,7 +94,7 @@ def test_each_verb_prints_documents_of_its_kind(loaded, arguments, stdin, kind):
 def test_each_verb_that_prints_answers_is_tested():
     others = {
         *("serve", "sync", "token", "completion"),  # these print no answers
-        *("watch", "store"),  # test_watch.py, test_store.py
+        "watch",  # test_watch.py
     }
     assert {arguments[0] for arguments, _, _ in ANSWERS} | others == set(VERBS)
 
@@ -102,10 +102,8 @@ def test_each_verb_that_prints_answers_is_tested():
 def test_each_kind_of_the_schema_is_printed():
     kinds = {each["$ref"].rpartition("/")[2] for each in SCHEMA["oneOf"]}
     printed = {kind for _, _, kind in ANSWERS}
-    # test_watch.py, test_cluster_deletion.py, test_store.py,
-    # test_report_watch.py, test_get_constraints.py
-    elsewhere = {"StoreAcceptance", "WatchEvent", "ClusterDeletion"}
-    elsewhere |= {"ConstraintEvent", "ConstraintDescriptionList"}
+    # test_watch.py, test_cluster_deletion.py, test_report_watch.py, test_get_constraints.py
+    elsewhere = {"WatchEvent", "ClusterDeletion", "ConstraintEvent", "ConstraintDescriptionList"}
     assert kinds - printed == elsewhere
     assert printed <= kinds
 

@@ -23,6 +23,7 @@ from topospread.app.stores import open_store
 from topospread.cli import manifest_files
 from topospread.cli.anonymization import KEPT, Anonymizer
 from topospread.cli.main import run
+from topospread.store.api import scan_all
 from topospread.store.model import Kind
 from topospread_client import (
     Client,
@@ -100,7 +101,8 @@ DETAILED = ROOT / "examples" / "cluster"
 def stored(address, cluster):
     """What a store holds of a cluster, by key."""
     with closing(open_store(address, {})) as store:
-        return {each.key: each for page in store.scan(cluster) for each in page}
+        pages = (page for kind in Kind for page in scan_all(store, cluster, kind))
+        return {each.key: each for page in pages for each in page}
 
 
 def test_a_dump_moves_a_cluster_from_sqlite_to_redis(bare, tmp_path, redis_url):

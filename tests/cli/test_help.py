@@ -11,7 +11,7 @@ import bench.__main__ as bench
 from topospread.cli.errors import BAD_INPUT, DONE
 
 
-@pytest.mark.parametrize("group", [(), ("config",), ("store",), ("token",), ("lease",)], ids=str)
+@pytest.mark.parametrize("group", [(), ("config",), ("token",), ("lease",)], ids=str)
 def test_group_alone_prints_its_help_as_the_answer(bare, group):
     said = bare(*group)
     assert (said.code, said.err) == (DONE, "")

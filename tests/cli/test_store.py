@@ -1,4 +1,4 @@
-"""A store that was exchanged, as the person at the command line sees it."""
+"""A store that lost its history, as the person at the command line sees it."""
 
 from __future__ import annotations
 
@@ -39,28 +39,35 @@ def test_the_old_state_is_kept_and_shown(emptied):
     assert state(emptied) == (3, True, True)
 
 
-def test_refused_write_advises_to_accept_the_store(emptied):
+def test_status_says_what_to_do(emptied):
+    said = emptied("status").lines[-1]
+    assert "list every kind into it" in said
+    assert "restart the servers" in said
+
+
+def test_refused_write_says_what_to_do(emptied):
     said = emptied("apply", "-f", "-", stdin=CLUSTER)
 
     assert said.code == 2
-    assert "topospread store accept" in said.err
+    assert "list each kind into it (ReplaceObjects), or restart the server" in said.err
     assert "Traceback" not in said.err
 
 
-@pytest.mark.parametrize("form", ["table", "json", "name"])
-def test_accepted_store_takes_writes_again(emptied, form):
-    (cluster,) = json.loads(emptied("status", "-o", "json").out)["clusters"]
-    seen = ("--store-identity", cluster["storeIdentity"])
-    other = emptied("store", "accept", "--store-identity", "another", "-o", form)
-    assert other.code == 2
-    said = emptied("store", "accept", *seen, "-o", form)
+def test_full_input_makes_the_store_whole_again(emptied, tmp_path):
+    (tmp_path / "all.yaml").write_text(CLUSTER)
+    assert emptied("apply", "--replace", "-f", tmp_path / "all.yaml").code == 0
 
-    assert said.code == 0
-    assert "shop" in said.out
-    assert emptied("status").lines[-1].startswith("no cluster yet")
+    until(lambda: state(emptied) == (3, False, False), "the server follows the store")
     assert emptied("apply", "-f", "-", stdin=CLUSTER).code == 0
-    assert state(emptied)[:2] == (3, False)
     assert emptied("get", "nodes").code == 0
+
+
+def test_nodes_alone_do_not_make_it_whole(emptied):
+    node = '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "only"}}'
+    assert emptied("apply", "--replace", "-f", "-", stdin=node).code == 0
+
+    assert emptied("apply", "-f", "-", stdin=CLUSTER).code == 2
+    assert state(emptied)[:2] == (3, True)
 
 
 def test_refused_write_has_its_reason(emptied):
@@ -69,7 +76,3 @@ def test_refused_write_has_its_reason(emptied):
         with pytest.raises(PreconditionFailed) as refused:
             client.delete_objects([pod])
         assert refused.value.reason == "STORE_IDENTITY_CHANGED"
-        client.accept_store("shop", client.get_cluster().cluster.store_identity)
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}}
-        assert client.apply_objects([node]).results[0].outcome == pb.OBJECT_OUTCOME_CREATED
-        assert client.delete_objects([pod]).results[0].outcome == pb.OBJECT_OUTCOME_NOT_FOUND

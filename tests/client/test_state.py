@@ -108,17 +108,17 @@ def test_list_fetches_all_pages(client):
     assert refused.value.reason == "PAGE_TOKEN_MISMATCH"
 
 
-def test_iteration_over_a_list_has_the_objects_of_its_first_page_s_revision(client):
+def test_iteration_over_a_list_goes_on_after_its_last_object(client):
     client.apply_objects(TWO_ZONES)
     listed = iter(client.list_objects("POD", page_size=1))
     found = [next(listed)]
     client.delete_objects([{"kind": "POD", "name": "web-1", "namespace": "default"}])
-    client.apply_objects([pod("web-1-2", "b1"), pod("web-2", "b1", app="other")])
+    client.apply_objects([pod("a", "b1"), pod("web-1-2", "b1"), pod("web-2", "b1", app="other")])
     found += listed
-    assert [each.pod.metadata.name for each in found] == ["web-0", "web-1", "web-2"]
-    assert found[2].pod.metadata.labels["app"] == "web"
+    assert [each.pod.metadata.name for each in found] == ["web-0", "web-1-2", "web-2"]
+    assert found[2].pod.metadata.labels["app"] == "other"
     names = [each.pod.metadata.name for each in client.list_objects("POD", page_size=1)]
-    assert names == ["web-0", "web-1-2", "web-2"]
+    assert names == ["a", "web-0", "web-1-2", "web-2"]
 
 
 def test_iteration_over_a_list_that_can_not_go_on_says_so(connect, address):
@@ -136,7 +136,9 @@ def test_iteration_over_a_list_that_can_not_go_on_says_so(connect, address):
 
 def test_replace_makes_a_kind_equal_to_a_list(client):
     client.apply_objects(TWO_ZONES)
-    replaced = client.replace_objects("NODE", [node("a1", "a"), node("c1", "c")])
+    replaced = client.replace_objects(
+        "NODE", [node("a1", "a"), node("c1", "c")], kinds=["NODE", "POD"]
+    )
     assert (replaced.created_count, replaced.unchanged_count, replaced.deleted_count) == (1, 1, 2)
     assert list(client.get_node_table(consistency=seen(replaced)).node_names) == ["a1", "c1"]
 

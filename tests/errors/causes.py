@@ -288,8 +288,7 @@ CAUSES: list[Cause] = [
              cluster="A", holder_identity="me", lease_duration=HOUR),
          GetLease=lease.GetLeaseRequest(cluster="A")),
     *bad("start.cluster", INVALID, ReplaceObjects=replace(cluster="A")),
-    *bad("cluster", REQUIRED, DeleteCluster=state.DeleteClusterRequest(),
-         AcceptStore=state.AcceptStoreRequest()),
+    *bad("cluster", REQUIRED, DeleteCluster=state.DeleteClusterRequest()),
     *bad("consistency.atLeastAsFresh", INVALID, **reading(consistency=fresh("none of ours"))),
     *bad("consistency.minimizeLatency", INVALID, **reading(
         consistency=common.Consistency(minimize_latency=False)
@@ -437,6 +436,8 @@ CAUSES: list[Cause] = [
     ],
     *bad("start", REQUIRED, ReplaceObjects=replace()[1:]),
     *bad("start.kind", UNKNOWN, ReplaceObjects=replace(kind=0)),
+    *bad("start.kinds[1]", UNKNOWN, ReplaceObjects=replace(kinds=[NODES, 7])),
+    *bad("start.kinds", REQUIRED, ReplaceObjects=replace(kinds=[common.KIND_POD])),
     *bad("commit.objectCount", INVALID, ReplaceObjects=[
         *replace(node("n", "a"), commit=False),
         state.ReplaceObjectsRequest(commit=state.ReplaceCommit(object_count=2)),
@@ -448,9 +449,6 @@ CAUSES: list[Cause] = [
     *of_all("OBJECT_NOT_FOUND", GetObject=state.GetObjectRequest(kind=NODES, name="none")),
     *bad("kinds[0]", UNKNOWN, WatchObjects=state.WatchObjectsRequest(kinds=[NO_VALUE])),
     *bad("revision", INVALID, WatchObjects=state.WatchObjectsRequest(revision="x")),
-    *of_all("STORE_IDENTITY_CHANGED", AcceptStore=state.AcceptStoreRequest(
-        cluster="default", store_identity="another"
-    )),
     # ------------------------------ leases
     *bad("holderIdentity", INVALID, AcquireLease=lease.AcquireLeaseRequest(lease_duration=HOUR)),
     *bad("leaseDuration", INVALID, AcquireLease=lease.AcquireLeaseRequest(holder_identity="me"),

@@ -154,11 +154,13 @@ MISTAKES: Mapping[str, tuple[Any, set[str]]] = {
     ),
     "ReplaceObjects": (
         state.ReplaceObjectsRequest(start=state.ReplaceStart(
-            cluster="A", kind=NO_VALUE, resource_version="x", fencing_token=-1
+            cluster="A", kind=NO_VALUE, resource_version="x", fencing_token=-1, kinds=[NO_VALUE]
         )),
-        {"start.cluster", "start.kind", "start.resourceVersion", "start.fencingToken"},
+        {
+            "start.cluster", "start.kind", "start.resourceVersion", "start.fencingToken",
+            "start.kinds[0]",
+        },
     ),
-    "AcceptStore": (state.AcceptStoreRequest(), {"cluster", "storeIdentity"}),
     "AcquireLease": (
         lease.AcquireLeaseRequest(cluster="A", holder_identity="a b", lease_duration=NEGATIVE),
         {"cluster", "holderIdentity", "leaseDuration"},

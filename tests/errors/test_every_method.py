@@ -24,11 +24,7 @@ from topospread.config.values import Address
 from topospread.rpc.server import GrpcServer
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
-from topospread_proto.v1.cluster_state_service_pb2 import (
-    AcceptStoreRequest,
-    DeleteClusterRequest,
-    WatchObjectsRequest,
-)
+from topospread_proto.v1.cluster_state_service_pb2 import DeleteClusterRequest, WatchObjectsRequest
 from topospread_proto.v1.error_reason_pb2 import ErrorReason
 from topospread_proto.v1.server_service_pb2 import GetServerInfoRequest
 
@@ -229,7 +225,6 @@ def with_authorization(tmp_path_factory) -> Iterator[tuple[grpc.Channel, AccessF
 
 REQUESTS = {
     NAMED["DeleteCluster"]: DeleteClusterRequest(cluster="default"),
-    NAMED["AcceptStore"]: AcceptStoreRequest(cluster="default"),
 }
 """Requests of methods that name no cluster by default."""
 

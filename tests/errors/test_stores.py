@@ -41,7 +41,7 @@ def peer(redis: RedisProcess) -> Iterator[Peer]:
 
 def test_damaged_value(redis, peer):
     with redis.client() as damaging:
-        damaging.hset("ts:{default}:node", "a1", b"\x07damaged")
+        assert damaging.hset("ts:{default}:object", "1//a1", b"\x07damaged") == 0  # it was there
     request = state.GetObjectRequest(kind=NODES, name="a1")
     refused(peer.channel, NAMED["GetObject"], [request]).check("VALUE_CORRUPT")
 

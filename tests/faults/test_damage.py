@@ -51,18 +51,16 @@ def seen(client, revision) -> bool:
 def test_damaged_values_are_left_out_and_reported_and_the_rest_is_served(two, durable, serve, call):
     call(two[0]).apply_objects([pod(f"web-{number}") for number in range(10)])
     with durable.client() as redis:
-        redis.hset("ts:{default}:pod", "default/web-3", b"\x07damaged")
-        redis.hset("ts:{default}:pod", "no name at all", b"")
-        redis.hset("ts:{default}:node", "n-b", b"\x00" * 9 + b"\x00\xff\xff\xff")
-        redis.hset("ts:{default}:workload", "3/default/what", b"x")
+        redis.hset("ts:{default}:object", "2/default/web-3", b"\x07damaged")
+        redis.hset("ts:{default}:object", "1//n-b", b"\x00" * 9 + b"\x00\xff\xff\xff")
     late = serve(durable.url, "--http", "127.0.0.1:0")
     client = call(late)
 
     assert client.get_node_table(consistency=NEWEST).node_names == ["n-a", "n-c"]
     assert counted_pods(client) == 9
     (cluster,) = client.list_clusters()
-    assert cluster.corrupt_count == 4
-    assert 'topospread_corrupt_values{cluster="default"} 4.0' in late.get("/metrics")[1]
+    assert cluster.corrupt_count == 2
+    assert 'topospread_corrupt_values{cluster="default"} 2.0' in late.get("/metrics")[1]
     assert len(stored_pods(client)) == 9
     with pytest.raises(ServerFault, match="write it anew"):
         client.get_object("POD", "web-3", namespace="default")
@@ -76,7 +74,7 @@ def test_damaged_values_are_logged_with_their_keys(durable, serve, call):
     first = serve(durable.url)
     call(first).apply_objects(zones())
     with durable.client() as redis:
-        redis.hset("ts:{default}:node", "n-b", b"\x07damaged")
+        redis.hset("ts:{default}:object", "1//n-b", b"\x07damaged")
     with start(["--store", durable.url], {}, stderr=subprocess.PIPE) as late:
         assert late.stdout is not None
         assert late.stderr is not None

@@ -34,7 +34,7 @@ from topospread.store.redis.keys import script_keys
 
 RESERVATION = Key(Kind.RESERVATION, "default", "web-9")
 FIRST_WRITE = "XADD"
-GONE = "are gone from Redis"
+GONE = "an object that it lost"
 
 
 def reserved(name: str, lifetime: int) -> Put:
@@ -100,7 +100,7 @@ def run_broken(client, store, step: int) -> str:
     """Run EVERYTHING with an error at that step; the command that did not run, or empty."""
     text = resources.files("topospread.store.redis").joinpath("store.lua").read_text("utf-8")
     names = script_keys(CLUSTER)
-    words = store._apply_words(EVERYTHING, None, "", force=False)
+    words = store._apply_words(EVERYTHING, None, "", None, force=False, fence=0)
     message = ""
     try:
         client.eval(broken(text, step), len(names), *names, *words)
@@ -141,18 +141,18 @@ def test_an_error_at_any_step(client, store):
 def whole(store) -> None:
     """Objects, log and head agree, and writes go on."""
     head = store.head(CLUSTER)
-    log = follow_all(store, after=Revision(head.oldest - 1, _tag_before(store, head)))
+    log = follow_all(store, after=_before_the_log(store))
     assert log[-1].revision == head.revision
     again = store.apply(CLUSTER, EVERYTHING)
     assert again.previous == head.revision
     assert again.revision.number == head.revision.number + 1
 
 
-def _tag_before(store, head) -> str:
-    entry = store._clients.for_cluster(CLUSTER).call(
+def _before_the_log(store) -> Revision:
+    ((identifier, fields),) = store._clients.for_cluster(CLUSTER).call(
         "XRANGE", f"ts:{{{CLUSTER}}}:log", "-", "+", "COUNT", 1
     )
-    return dict(zip(entry[0][1][::2], entry[0][1][1::2], strict=True))[b"p"].decode()
+    return Revision(int(identifier.partition(b"-")[0]) - 1, fields[3].decode())
 
 
 def never_wrong(store) -> None:

@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import shutil
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bench.campaigns.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
 from tests.redis_topologies import promote, replica_of
+from tests.servers import incoming
 from tests.waiting import until
 from topospread_client import (
     NotFound,
     RevisionUnavailable,
     StoreIdentityChanged,
+    TopospreadClientError,
     Unavailable,
 )
+from topospread_proto.v1.cluster_state_service_pb2 import ObjectReference
+from topospread_proto.v1.common_pb2 import KIND_NODE, KIND_POD, KIND_RESERVATION, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topospread_client import Client
 
 
-def test_restarted_empty_it_is_not_taken_for_an_empty_cluster(start_redis, serve, call):
+KINDS = [kind for kind in Kind.values() if kind and kind != KIND_RESERVATION]
+
+
+@pytest.mark.parametrize("feed", [KINDS, [KIND_POD, KIND_NODE]], ids=["six kinds", "declared"])
+def test_restarted_empty_it_is_not_taken_for_an_empty_cluster(start_redis, serve, call, feed):
     forgetful = start_redis()
-    two = [serve(forgetful.url, "--http", "127.0.0.1:0") for _ in range(2)]
+    http = ("--http", "127.0.0.1:0")
+    two = [serve(forgetful.url, *http), serve(forgetful.url, *http, "--unready-when-stale")]
     clients = [call(server) for server in two]
     clients[0].apply_objects([*zones(), pod("web-0")])
     assert [counted_pods(client) for client in clients] == [1, 1]
@@ -31,19 +46,48 @@ def test_restarted_empty_it_is_not_taken_for_an_empty_cluster(start_redis, serve
         for server, client in zip(two, clients, strict=True):
             until(partial(changed, client), "it is noticed")
             assert 'store_identity_changed{cluster="default"} 1.0' in server.get("/metrics")[1]
-            with pytest.raises(StoreIdentityChanged, match="topospread store accept"):
-                client.apply_objects([pod("web-1")])
+            assert {each.reason for each in refusals(client)} == {"STORE_IDENTITY_CHANGED"}
+        assert two[0].get("/readyz")[0] == 200
+        code, text = two[1].get("/readyz")
+        assert (code, "default: store changed" in text) == (503, True)
         load.until_read()
         with pytest.raises(StoreIdentityChanged):
             clients[0].get_node_table(consistency=NEWEST)
-        # Decisions go on from what was known, until the new store is accepted.
-        assert [answer.node_count for answer in map(nodes_of, clients)] == [3, 3]
-        clients[0].accept_store("default", clients[0].get_cluster().cluster.store_identity)
-        revision = clients[1].apply_objects(zones()).meta.revision
+        declared = {} if feed is KINDS else {"kinds": feed}
+        for number, kind in enumerate(feed):
+            # Decisions go on from what was known, until everything was listed.
+            assert [answer.node_count for answer in map(nodes_of, clients)] == [3, 3]
+            assert len(refusals(clients[number % 2])) == len(WRITES)
+            objects = zones() if kind == KIND_NODE else ()
+            clients[number % 2].replace_objects(kind, objects, **declared)
+        revision = clients[1].apply_objects([pod("late")]).meta.revision
         for client in clients:
             client.get_node_table(consistency=revision)
-            assert (counted_pods(client), changed(client)) == (0, False)
-    assert {type(error).__name__ for error in load.unread} <= {"NotFound"}
+            assert (counted_pods(client), changed(client)) == (1, False)
+        until(lambda: two[1].get("/readyz")[0] == 200, "it is ready")
+    assert load.unread == []
+
+
+WRITES: tuple[Callable[[Client], object], ...] = (
+    lambda client: client.apply_objects([pod("web-1")]),
+    lambda client: client.delete_objects([ObjectReference(kind=KIND_POD, name="web-0")]),
+    lambda client: client.delete_cluster("default"),
+    lambda client: client.place_pod(incoming()),
+    lambda client: client.reserve_node(incoming(), "n-a"),
+    lambda client: client.release_reservation("web-0"),
+    lambda client: client.release_reservation("web-0", reservation_id="1"),
+)
+"""All but ReplaceObjects."""
+
+
+def refusals(client: Client) -> list[TopospreadClientError]:
+    """The errors that writes end with."""
+    errors = []
+    for write in WRITES:
+        with pytest.raises(TopospreadClientError) as refused:
+            write(client)
+        errors.append(refused.value)
+    return errors
 
 
 def test_writer_does_not_fill_an_emptied_store(start_redis, serve, call):
@@ -53,42 +97,36 @@ def test_writer_does_not_fill_an_emptied_store(start_redis, serve, call):
 
     forgetful.kill()
     forgetful.start()
-    with pytest.raises(StoreIdentityChanged, match="topospread store accept"):
+    with pytest.raises(StoreIdentityChanged, match="restart the server"):
         client.apply_objects([pod("web-1")])
     with pytest.raises(NotFound):
         client.get_node_table()
-    with pytest.raises(StoreIdentityChanged):
-        client.apply_objects([pod("web-1")])
-
-    # Full lists of each kind make any history the truth.
-    client.replace_objects("NODE", zones())
-    with pytest.raises(StoreIdentityChanged):
-        client.apply_objects([pod("web-1")])
-    client.accept_store("default", client.get_cluster().cluster.store_identity)
+    for kind in KINDS:
+        with pytest.raises(StoreIdentityChanged):
+            client.apply_objects([pod("web-1")])
+        # Full lists of each kind make any history the truth.
+        client.replace_objects(kind, zones() if kind == KIND_NODE else ())
     client.apply_objects([pod("web-1")])
     assert stored_pods(client) == {"web-1"}
 
 
-def test_keys_that_are_gone_from_redis_are_not_taken_for_an_empty_list(start_redis, serve, call):
-    server = start_redis()
-    follows = call(serve(server.url))
-    follows.apply_objects([*zones(), pod("web-0")])
-    assert follows.get_node_table().node_names == ["n-a", "n-b", "n-c"]
-    with server.client() as redis:
-        redis.delete("ts:{default}:node")
+def test_restarted_server_takes_what_there_is(start_redis, serve, call):
+    forgetful = start_redis()
+    stays, ends = serve(forgetful.url), serve(forgetful.url)
+    clients = [call(stays), call(ends)]
+    clients[0].apply_objects([*zones(), pod("web-0")])
+    assert [counted_pods(client) for client in clients] == [1, 1]
+    forgetful.kill()
+    forgetful.start()
+    for client in clients:
+        until(partial(changed, client), "it is noticed")
 
-    starts = call(serve(server.url))
-    with pytest.raises(Unavailable, match="are gone from Redis"):
-        starts.get_node_table(consistency=NEWEST)
-    for client in (starts, follows):
-        with pytest.raises(Unavailable, match="are gone from Redis"):
-            client.apply_objects([pod("web-1")])
-    assert follows.get_node_table().node_names == ["n-a", "n-b", "n-c"]
-
-    follows.delete_cluster("default")
-    follows.apply_objects(zones())
-    until(partial(followed, starts, 0), "it is loaded again")
-    assert starts.get_node_table().node_names == ["n-a", "n-b", "n-c"]
+    ends.end()
+    again = call(serve(forgetful.url))
+    again.apply_objects([*zones(), pod("web-1"), pod("web-2")])
+    assert counted_pods(again) == 2
+    with pytest.raises(StoreIdentityChanged):
+        clients[0].apply_objects([pod("web-3")])
 
 
 def changed(client) -> bool:

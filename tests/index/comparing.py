@@ -65,7 +65,7 @@ def assert_members(builder: Builder, cluster: Cluster) -> None:
     kept = [each for classes in builder.snapshot.pod_classes.values() for each in classes]
     for asked in (kept, *([each] for each in kept)):
         found: dict[tuple[str, bytes], list[tuple[str, str]]] = {}
-        for pod_class, name, node in builder.members(asked):
+        for pod_class, name, node in list(builder.members().of(asked)):
             found.setdefault((pod_class.namespace, pod_class.template), []).append((name, node))
         expected = cluster.members()
         assert {key: sorted(pods) for key, pods in found.items()} == {

@@ -114,7 +114,7 @@ def test_counts_and_members_are_those_of_a_recount(batches: list[list[Step]]) ->
                 assert counts != (0, 0)
                 classes[namespace, pod_class.template] = pod_class
         assert +found == expected
-        named = builder.members(list(classes.values()))
+        named = list(builder.members().of(list(classes.values())))
         assert {(c.namespace, c.template, name, node) for c, name, node in named} == members
         assert len(named) == len(members)
         # The same object for as long as there is a pod of it.
@@ -189,7 +189,7 @@ def test_a_pod_is_pending_then_bound_then_in_no_class() -> None:
     assert only_class(builder) == (first, PodCounts(2, 0))
     builder.fold([terminating("p", "n")])
     assert only_class(builder) == (first, PodCounts(1, 0))
-    assert builder.members([first]) == [(first, "stays", "n")]
+    assert list(builder.members().of([first])) == [(first, "stays", "n")]
 
 
 @pytest.mark.parametrize("leaves", [terminating("p", "n"), ended("p", "n"), gone("p")])
@@ -200,10 +200,10 @@ def test_a_class_without_pods_is_gone_with_its_namespace(node: str, leaves: PodC
     pod_class, _ = only_class(builder)
     builder.fold([leaves])
     assert builder.snapshot.pod_classes == {}
-    assert builder.members([pod_class]) == []
+    assert list(builder.members().of([pod_class])) == []
     builder.fold([running("q", "n", b"other")])
     assert only_class(builder)[0].number == pod_class.number
-    assert builder.members([pod_class]) == [], "another class has its number by now"
+    assert list(builder.members().of([pod_class])) == [], "another class has its number by now"
 
 
 def test_a_class_is_the_same_object_as_long_as_it_has_a_running() -> None:
@@ -224,8 +224,8 @@ def test_equal_templates_of_two_namespaces_are_two_classes() -> None:
     builder = Builder()
     builder.fold([running("p", "n"), running("p", "m", namespace="other")])
     (here,), (there,) = (builder.snapshot.pod_classes[name] for name in ("default", "other"))
-    assert builder.members([here]) == [(here, "p", "n")]
-    assert sorted(name for _, _, name in builder.members([here, there])) == ["m", "n"]
+    assert list(builder.members().of([here])) == [(here, "p", "n")]
+    assert sorted(name for _, _, name in list(builder.members().of([here, there]))) == ["m", "n"]
 
 
 def test_reservations_are_in_no_class() -> None:
@@ -235,14 +235,14 @@ def test_reservations_are_in_no_class() -> None:
     builder.fold([running("p", "")])
     pod_class, counts = only_class(builder)
     assert counts == PodCounts(0, 1)
-    assert builder.members([pod_class]) == [(pod_class, "p", "")]
+    assert list(builder.members().of([pod_class])) == [(pod_class, "p", "")]
 
 
 def test_classes_do_not_grow_for_ever() -> None:
     builder = Builder()
     for number in range(1000):
         builder.fold([running("p", "n", b"%d" % number)])
-    assert len(builder._classes) <= 2
+    assert len(builder._classes.numbered) <= 2
     assert len(builder._classes._by_template["default"]) == 1
 
 

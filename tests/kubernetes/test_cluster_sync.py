@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.kubernetes.syncing import State
+    from tests.redis_server import RedisProcess
 
 
 @pytest.fixture
@@ -427,6 +428,49 @@ def test_a_cluster_that_was_dropped_is_filled_again(
                 return False
 
         until(whole, "all kinds again")
+
+
+def test_a_store_that_was_emptied_is_filled_again(
+    tmp_path: Path,
+    api: ApiServer,
+    objects: Objects,
+    start_redis: Callable[..., RedisProcess],
+) -> None:
+    redis = start_redis()
+    followed: dict[str, Any] = {"sync_lease_duration": "1s", "store": redis.url}
+    with synced(tmp_path, api, **followed) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        assert state.client.get_node_table().node_names == ["a1", "a2", "b1"]
+        with redis.client() as emptied:
+            emptied.flushall()
+        objects.put(pod("web-2", "b1"))
+
+        def whole() -> bool:
+            try:
+                found = state.client.get_cluster().cluster
+            except NotFound:
+                return False
+            # It never was taken for an empty cluster.
+            assert found.node_count == 3
+            assert found.pod_count >= 2
+            return found.pod_count == 3 and not found.identity_changed
+
+        until(whole, "all kinds again")
+        assert set(state.pods()) == {"web-0", "web-1", "web-2"}
+
+
+def test_nothing_is_stored_beside_the_clusters_of_callers(
+    tmp_path: Path, api: ApiServer, start_redis: Callable[..., RedisProcess]
+) -> None:
+    """So that no name of the server's own is one that a caller could write, or lease."""
+    redis = start_redis()
+    with synced(tmp_path, api, store=redis.url) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        state.client.acquire_lease("me", 60.0, cluster="leased")
+        assert [each.name for each in state.client.list_clusters()] == ["default"]
+        with redis.client() as stored:
+            parts = {key.split(b":")[1] for key in stored.scan_iter()}
+        assert parts == {b"{default}", b"{leased}"}
 
 
 def test_until_the_cluster_is_listed_the_server_is_not_ready(

@@ -20,6 +20,7 @@ from topospread.replica.replicas import seconds_from_now
 from topospread.service.decisions.node_fit import Fit
 from topospread.service.decisions.request import DecisionRequest, PodRef
 from topospread.service.placement.place import Preference, place, reserve
+from topospread.store.api import scan_all
 from topospread.store.model import Key, Kind, Remove
 from topospread_client import manifest_from_object, pod_from_manifest
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from topospread.index.changes import ReservationRow
-    from topospread.service.placement.coordinator import PlacementCoordinator
-    from topospread.service.placement.requests import PlacementResult
+    from topospread.service.placement.places import Places
+    from topospread.service.placement.tasks import PlacementResult
 
 Json = dict[str, Any]
 
@@ -63,7 +64,7 @@ class Walk:
     # ------------------------------ what the store has
 
     def scanned(self, kind: Kind) -> Iterator[Any]:
-        for page in self.store.scan(CLUSTER, kind=kind):
+        for page in scan_all(self.store, CLUSTER, kind):
             yield from page
 
     def manifests(self, kind: Kind) -> dict[str, Json]:
@@ -138,7 +139,7 @@ class Walk:
 
     # ------------------------------ what is asked
 
-    def ask(self, holding: PlacementCoordinator) -> None:
+    def ask(self, holding: Places) -> None:
         pod = self.any_pod()
         if self.before_held and self.random.random() < 0.5:
             name = self.random.choice(sorted(self.before_held))

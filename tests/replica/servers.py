@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from tests.conformance.objects import object_of
 from tests.waiting import PATIENCE
 from topospread.codec.stored import stored
-from topospread.replica.history import LISTED_KINDS
 from topospread.replica.replicas import Replicas, seconds_from_now
 from topospread.replica.state import ReplicaOptions
 from topospread.replica.view import Consistency, Freshness, Token, View
-from topospread.service.state.write import IncomingObjects, StateWriter
+from topospread.service.state.write import FEED_KINDS, IncomingObjects, StateWriter
 from topospread.store.model import Key, Kind, Remove
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from topospread.replica.replica import Replica
     from topospread.store.api import Store
 
@@ -70,7 +71,7 @@ class Server:
         removals = [Remove(Key(Kind.NODE, "", name))]
         return self.writes.delete(CLUSTER, removals, timeout=PATIENCE, traced=untraced).token
 
-    def list_kind(self, kind: Kind, *names: str) -> str:
+    def list_kind(self, kind: Kind, *names: str, feed: Collection[Kind] = ()) -> str:
         """Replace all objects of a kind by these nodes, or none; returns the revision."""
         return self.writes.replace(
             CLUSTER,
@@ -80,18 +81,14 @@ class Server:
             force=False,
             timeout=PATIENCE,
             traced=untraced,
+            kinds=feed,
         ).token
 
     def list_all(self, *names: str) -> str:
         """Replace everything by these nodes; returns the revision."""
-        for kind in LISTED_KINDS[1:]:
+        for kind in FEED_KINDS - {Kind.NODE}:
             self.list_kind(kind)
         return self.list_kind(Kind.NODE, *names)
-
-    def accept(self) -> str:
-        """Accept the store's history; returns the revision."""
-        identity = self.store.head(CLUSTER).identity
-        return self.writes.accept(CLUSTER, identity, seconds_from_now(PATIENCE))
 
 
 def nodes(*names: str) -> list[IncomingObjects]:

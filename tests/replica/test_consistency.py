@@ -22,7 +22,7 @@ from topospread.errors import (
 )
 from topospread.replica.view import DEFAULT_CONSISTENCY, Freshness, Token
 from topospread.store.model import Kind, Revision
-from topospread.store.observed import ObservedStore
+from topospread.store.observed import observed_store
 
 
 def changed(token: str, *, identity: str = "", number: int = 0, tag: str = "") -> str:
@@ -76,7 +76,7 @@ def test_a_state_at_hand_costs_no_look_at_the_store(backend):
         yield
 
     store = backend.open(SETTINGS)
-    here = Server(ObservedStore(store, lambda _: None, asking))
+    here = Server(observed_store(store, lambda _: None, asking))
     token = here.apply("a")
     here.view(at_least(token))
     here.waits.clear()
@@ -102,7 +102,7 @@ def test_a_write_is_one_look_at_the_store(backend):
         yield
 
     store = backend.open(SETTINGS)
-    here = Server(ObservedStore(store, lambda _: None, asking))
+    here = Server(observed_store(store, lambda _: None, asking))
 
     here.apply("a")
     here.delete("a")

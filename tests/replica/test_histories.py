@@ -9,21 +9,24 @@ from typing import Any
 
 import pytest
 
+from tests.heads import CHANGES, Heads
 from tests.replica.servers import CLUSTER, NEWEST, at_least, nodes
 from tests.store.backends import CLUSTER as STORED
 from tests.store.backends import node
 from tests.waiting import PATIENCE, until
 from topospread.errors import (
+    DeadlineExceeded,
     IdentityChanged,
     InvalidRequest,
     NotFound,
+    RevisionOfOtherHistory,
     RevisionUnavailable,
     Unavailable,
 )
-from topospread.replica.history import LISTED_KINDS
 from topospread.replica.replica import Replica
 from topospread.replica.state import ReplicaOptions
 from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency, Freshness, Token
+from topospread.service.state.write import FEED_KINDS
 from topospread.store.model import Kind, Revision
 
 
@@ -39,6 +42,15 @@ def both(here, there):
     here.apply("a", "b")
     assert here.nodes() == there.nodes() == ["a", "b"]
     return here, there
+
+
+def refused_writes(server):
+    """All writes but ReplaceObjects."""
+    return (
+        lambda: server.apply("c"),
+        lambda: server.delete("a"),
+        lambda: server.writes.drop(CLUSTER),
+    )
 
 
 def follow(servers, names) -> None:
@@ -57,7 +69,7 @@ def test_a_store_that_was_emptied_is_not_taken_for_an_empty_cluster(both, backen
         assert server.nodes(DEFAULT_CONSISTENCY) == ["a", "b"]
         assert server.nodes(at_least(old)) == ["a", "b"]
         assert server.replica.stale_for > 0
-        with pytest.raises(IdentityChanged, match="topospread store accept"):
+        with pytest.raises(IdentityChanged, match="restart the server"):
             server.view(NEWEST)
         with pytest.raises(Unavailable, match="max_staleness"):
             server.view(Consistency(max_staleness=0.0))
@@ -67,29 +79,29 @@ def test_no_write_but_a_list_goes_into_another_history(both, backend):
     backend.empty(both[0].store)
 
     for server in both:
-        for write in (
-            lambda server=server: server.apply("c"),
-            lambda server=server: server.delete("a"),
-            lambda server=server: server.writes.drop(CLUSTER),
-        ):
-            with pytest.raises(IdentityChanged, match="replace all kinds"):
+        for write in refused_writes(server):
+            with pytest.raises(IdentityChanged, match="ReplaceObjects"):
                 write()
     assert both[0].store.clusters() == []
 
 
-def test_lists_of_all_kinds_make_the_stores_history_the_truth(both, backend):
+@pytest.mark.parametrize("feed", [(), (Kind.NODE, Kind.POD)], ids=["six kinds", "declared"])
+def test_lists_of_all_kinds_make_the_stores_history_the_truth(both, backend, feed):
     backend.empty(both[0].store)
     lost(both[0])
     token = ""
-    for kind in LISTED_KINDS[:-1]:
-        token = both[0].list_kind(kind, *(["c"] if kind is Kind.NODE else []))
+    *others, last = sorted(feed or FEED_KINDS, reverse=True)
+    for kind in others:
+        token = both[0].list_kind(kind, feed=feed)
         assert both[0].nodes(DEFAULT_CONSISTENCY) == ["a", "b"]
-        with pytest.raises(IdentityChanged):
-            both[0].apply("d")
+        for write in refused_writes(both[0]):
+            with pytest.raises(IdentityChanged):
+                write()
     with pytest.raises(IdentityChanged):
         both[0].view(at_least(token))
 
-    token = both[0].list_kind(LISTED_KINDS[-1])
+    assert last is Kind.NODE
+    token = both[0].list_kind(last, "c", feed=feed)
 
     follow(both, ["c"])
     assert all(server.replica.identity_changed is False for server in both)
@@ -97,16 +109,54 @@ def test_lists_of_all_kinds_make_the_stores_history_the_truth(both, backend):
     assert both[1].nodes(at_least(both[0].apply("d"))) == ["c", "d"]
 
 
+def test_feed_that_declares_more_kinds_is_not_whole_without_them(both, backend):
+    backend.empty(both[0].store)
+    feed = (Kind.NODE, Kind.POD, Kind.SERVICE)
+    for kind in feed[:2]:
+        both[0].list_kind(kind, feed=feed)
+
+    lost(both[1])
+    with pytest.raises(IdentityChanged):
+        both[1].apply("d")
+    both[0].list_kind(feed[2], feed=feed)
+    follow(both, [])
+
+
 def test_lists_may_come_by_way_of_several_servers(both, backend, start):
     backend.empty(both[0].store)
     lost(both[0])
     fresh = start()
 
-    for number, kind in enumerate(LISTED_KINDS):
+    for number, kind in enumerate(sorted(FEED_KINDS)):
         server = (*both, fresh)[number % 3]
         server.list_kind(kind, *(["c"] if kind is Kind.NODE else []))
 
     follow((*both, fresh), ["c"])
+
+
+def test_reader_with_a_revision_of_the_new_history_waits_for_it(both, backend):
+    """Also on a server that has not noticed yet."""
+    backend.empty(both[0].store)
+    token = both[0].list_all("c")
+
+    for server in both:
+        assert retried(lambda server=server: server.nodes(at_least(token))) == ["c"]
+        assert retried(lambda server=server: server.nodes(NEWEST)) == ["c"]
+
+
+def retried(ask):
+    """The answer to a caller who tries again while a server loads."""
+    answers = []
+
+    def asked() -> bool:
+        try:
+            answers.append(ask())
+        except Unavailable:
+            return False
+        return True
+
+    until(asked, "it is answered")
+    return answers[0]
 
 
 def test_lists_at_once_after_the_loss_reach_servers_that_had_not_noticed_yet(both, backend):
@@ -117,47 +167,27 @@ def test_lists_at_once_after_the_loss_reach_servers_that_had_not_noticed_yet(bot
     follow(both, ["c"])
 
 
-def test_accepting_at_one_server_counts_for_all(both, backend):
+def test_restarted_server_takes_what_there_is(both, backend, start):
     backend.empty(both[0].store)
+    both[0].list_kind(Kind.NODE, "c")
+
+    assert start().nodes() == ["c"]
+    lost(both[1])
+    with pytest.raises(IdentityChanged):
+        both[1].apply("d")
+
+
+def test_restarted_server_takes_that_there_is_nothing(both, backend, start):
+    backend.empty(both[0].store)
+
+    fresh = start()
+    with pytest.raises(NotFound):
+        fresh.view(DEFAULT_CONSISTENCY)
+    fresh.apply("c")
+    assert fresh.nodes() == ["c"]
     for server in both:
         lost(server)
-    both[0].list_kind(Kind.NODE, "c")
-
-    token = both[0].accept()
-
-    assert both[0].nodes(at_least(token)) == ["c"]
-    follow(both, ["c"])
-    both[1].apply("d")
-
-
-def test_accepting_before_anybody_noticed(both, backend):
-    backend.empty(both[0].store)
-    both[0].list_kind(Kind.NODE, "c")
-
-    both[0].accept()
-
-    follow(both, ["c"])
-
-
-def test_accepting_that_there_is_nothing(both, backend):
-    backend.empty(both[0].store)
-
-    both[0].accept()
-
-    until(lambda: not any(server.replicas.running() for server in both), "it is let go")
-    for server in both:
-        with pytest.raises(NotFound):
-            server.view(DEFAULT_CONSISTENCY)
-    both[1].apply("c")
-    assert both[0].nodes() == ["c"]
-
-
-def test_accepting_what_is_followed_anyway_changes_nothing(both):
-    token = both[0].accept()
-
-    assert both[0].view(at_least(token)).token == token
-    assert both[1].nodes() == ["a", "b"]
-    both[1].apply("c")
+        assert server.nodes(DEFAULT_CONSISTENCY) == ["a", "b"]
 
 
 def test_writer_goes_on_however_often_others_dropped_the_cluster(start):
@@ -171,37 +201,26 @@ def test_writer_goes_on_however_often_others_dropped_the_cluster(start):
     assert there.nodes() == ["b", "c"]
 
 
-def test_another_store_is_not_the_truth_because_it_was_once(start, backend):
+@pytest.mark.parametrize("complete", [True, False])
+def test_another_store_is_the_truth_if_everything_was_listed_into_it(start, backend, complete):
+    other = start()
+    if complete:
+        other.list_all("other")
+    else:
+        other.list_kind(Kind.NODE, "other")
+    saved = backend.save(other.store)
+    backend.empty(other.store)
     both = start(), start()
-    start().list_all("other")
-    other = backend.save(both[0].store)
-    backend.empty(both[0].store)
     both[0].apply("a")
     assert both[0].nodes() == both[1].nodes() == ["a"]
 
-    backend.restore(both[0].store, other)
+    backend.restore(both[0].store, saved)
 
+    if complete:
+        follow(both, ["other"])
+        return
     for server in both:
         lost(server)
-        assert server.nodes(DEFAULT_CONSISTENCY) == ["a"]
-    both[1].list_all("c")
-    follow(both, ["c"])
-
-
-def test_an_old_copy_in_a_store_that_was_empty_is_not_the_truth(start, backend):
-    both = start(), start()
-    start().list_all("other")
-    other = backend.save(both[0].store)
-    backend.empty(both[0].store)
-    both[0].apply("a")
-    assert both[0].nodes() == both[1].nodes() == ["a"]
-    backend.empty(both[0].store)
-    for server in both:
-        lost(server)
-
-    backend.restore(both[0].store, other)
-
-    for server in both:
         with pytest.raises(IdentityChanged):
             server.apply("d")
         assert server.nodes(DEFAULT_CONSISTENCY) == ["a"]
@@ -220,7 +239,7 @@ def test_the_same_history_is_followed_when_it_is_back(both, backend):
     until(lambda: not any(server.replica.identity_changed for server in both), "it is back")
     token = both[0].apply("c")
     assert both[1].nodes(at_least(token)) == ["a", "b", "c"]
-    assert both[1].replica.stale_for == 0
+    until(lambda: both[1].replica.stale_for == 0, "it is followed")
 
 
 def test_a_dropped_cluster_is_let_go_by_all(both):
@@ -251,12 +270,11 @@ def test_writes_go_on_at_once_after_another_server_dropped_the_cluster(both):
         both[1].view(at_least(new))
 
 
-def test_list_that_cannot_be_written_confirms_nothing(both, backend):
+def test_list_that_cannot_be_written_completes_nothing(both, backend):
     backend.empty(both[0].store)
     lost(both[0])
-    for kind in LISTED_KINDS:
-        if kind is not Kind.NODE:
-            both[0].list_kind(kind)
+    for kind in FEED_KINDS - {Kind.NODE}:
+        both[0].list_kind(kind)
     with pytest.raises(InvalidRequest, match="twice"):
         both[0].list_kind(Kind.NODE, "c", "c")
 
@@ -358,3 +376,70 @@ def test_revision_of_a_history_that_is_being_loaded_is_refused_until_it_is_shown
         replica.wait_for(token, time.monotonic() + PATIENCE)
     replica.publish(replica.new_builder(), "identity", present)
     assert replica.wait_for(token, time.monotonic() + PATIENCE).revision == present
+
+
+@pytest.fixture
+def alone(here):
+    """A replica that nothing moves but the test."""
+    here.apply("a", "b")
+    replica = Replica(CLUSTER, here.store, ReplicaOptions(follows=False))
+    replica.start()
+    return replica
+
+
+def test_index_that_is_being_loaded_anew_does_not_pass_for_caught_up(alone, here):
+    alone.begin_rebuild()
+    here.apply("c")
+
+    with pytest.raises(RevisionOfOtherHistory, match="loaded anew"):
+        alone.catch_up()
+    alone.start()
+    assert list(alone.catch_up().snapshot.nodes.sorted_names) == ["a", "b", "c"]
+
+
+def test_load_begun_while_the_store_is_asked_does_not_pass_for_caught_up(alone, here, monkeypatch):
+    ask = here.store.follow
+
+    def follow(*given, **options):
+        found = ask(*given, **options)
+        alone.begin_rebuild()
+        return found
+
+    monkeypatch.setattr(here.store, "follow", follow)
+    with pytest.raises(RevisionOfOtherHistory, match="loaded anew"):
+        alone.catch_up()
+
+
+def test_index_that_is_being_loaded_anew_says_that_the_history_is_gone(alone, here, backend):
+    alone.begin_rebuild()
+    backend.empty(here.store)
+
+    with pytest.raises(IdentityChanged):
+        alone.catch_up()
+
+
+def test_the_same_revision_is_another_view_once_it_is_loaded_again(alone):
+    lost = alone.view
+    alone.begin_rebuild()
+    with pytest.raises(DeadlineExceeded):
+        alone.wait_replaced(lost, time.monotonic())
+
+    alone.start()
+    assert alone.view.revision == lost.revision
+    alone.wait_replaced(lost, time.monotonic())
+
+
+def test_no_other_view_is_awaited_when_the_store_has_the_history_again(both):
+    """It was back before a server noticed, so that nothing is loaded anew."""
+    for server in both:
+        server.replica.wait_replaced(server.view(), time.monotonic() + PATIENCE)
+
+
+@CHANGES
+def test_load_of_two_histories_is_refused(here, change):
+    here.apply("a")
+    here.apply("b")
+    head = here.store.head(CLUSTER)
+    store: Any = Heads(here.store, head, change(head))
+    with pytest.raises(RevisionUnavailable):
+        Replica(CLUSTER, store, ReplicaOptions(follows=False)).start()

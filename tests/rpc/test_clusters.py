@@ -1,4 +1,4 @@
-"""Clusters and server info: GetCluster, DeleteCluster, AcceptStore, GetServerInfo."""
+"""Clusters and server info: GetCluster, DeleteCluster, GetServerInfo."""
 
 from __future__ import annotations
 
@@ -37,15 +37,11 @@ def get(peer: Peer, cluster: str = "default") -> pb.Cluster:
     return found
 
 
-@pytest.mark.parametrize(
-    ("method", "request_of"),
-    [("DeleteCluster", pb.DeleteClusterRequest), ("AcceptStore", pb.AcceptStoreRequest)],
-)
-def test_destructive_calls_must_name_their_cluster(run, method, request_of):
+def test_deletion_must_name_its_cluster(run):
     """An empty request of a script whose variable is unset dropped the default cluster."""
     peer = run().peer
     with pytest.raises(grpc.RpcError) as failed:
-        getattr(peer.state, method)(request_of(), timeout=PATIENCE)
+        peer.state.DeleteCluster(pb.DeleteClusterRequest(), timeout=PATIENCE)
     assert failed.value.code() is CODE.INVALID_ARGUMENT
     assert violations(failed.value)[0] == "cluster"
     assert names(peer) == ["default"]
@@ -74,15 +70,13 @@ def not_there(peer: Peer, method: str, request: Any) -> bool:
 
 
 @pytest.mark.parametrize("store", ["memory", "redis"])
-def test_missing_cluster_is_neither_deleted_nor_accepted(run, store, request):
+def test_missing_cluster_is_not_deleted(run, store, request):
     url = "memory:" if store == "memory" else request.getfixturevalue("redis_url")
     peer = run(store=url).peer
     pods = [pb.ObjectReference(kind=common_pb2.KIND_POD, name="p")]
     assert not_there(peer, "DeleteCluster", pb.DeleteClusterRequest(cluster="nowhere"))
     request = pb.DeleteObjectsRequest(cluster="nowhere", objects=pods)
     assert not_there(peer, "DeleteObjects", request)
-    request = pb.AcceptStoreRequest(cluster="nowhere", store_identity="another")
-    assert not_there(peer, "AcceptStore", request)
     stub: Any = placement_service_pb2_grpc.PlacementServiceStub(peer.channel)
     for held in ("", "17"):
         release = placement_service_pb2.ReleaseReservationRequest(
@@ -91,12 +85,6 @@ def test_missing_cluster_is_neither_deleted_nor_accepted(run, store, request):
         with pytest.raises(grpc.RpcError) as failed:
             stub.ReleaseReservation(release, timeout=PATIENCE)
         assert reason(failed.value) == "CLUSTER_NOT_FOUND"
-
-
-def test_flushed_store_is_accepted_by_servers_that_never_followed_it(run):
-    """Those that did hear of it through the store."""
-    request = pb.AcceptStoreRequest(cluster="nowhere", store_identity="none")
-    assert not run().peer.state.AcceptStore(request, timeout=PATIENCE).meta.revision
 
 
 @pytest.mark.parametrize("store", ["memory", "redis"])
@@ -117,24 +105,6 @@ def test_empty_write_makes_no_cluster(run, store, request):
     deletion = pb.DeleteObjectsRequest(cluster="observed", observed=observed)
     assert running.peer.state.DeleteObjects(deletion, timeout=PATIENCE).meta.revision
     assert names(running.peer) == ["default", "observed"]
-
-
-def test_store_is_accepted_with_the_identity_that_was_read(run):
-    """Between the look and the call the store may have become another one once more."""
-    peer = run().peer
-    identity = get(peer).store_identity
-    assert identity
-    for other, why in (
-        ("", "INVALID_FIELDS"),
-        ("none", "STORE_IDENTITY_CHANGED"),
-        ("another", "STORE_IDENTITY_CHANGED"),
-    ):
-        request = pb.AcceptStoreRequest(cluster="default", store_identity=other)
-        with pytest.raises(grpc.RpcError) as failed:
-            peer.state.AcceptStore(request, timeout=PATIENCE)
-        assert reason(failed.value) == why
-    request = pb.AcceptStoreRequest(cluster="default", store_identity=identity)
-    assert peer.state.AcceptStore(request, timeout=PATIENCE).meta.revision
 
 
 def test_followed_cluster_is_described(run):

@@ -123,7 +123,7 @@ CALLS: dict[str, tuple[Callable[[Peer, Any], str], int]] = {
         ),
         1,
     ),
-    "ReplaceObjects": (replace, 1),
+    "ReplaceObjects": (replace, 2),
     "GetObject": (
         unary("GetObject", state_pb.GetObjectRequest(kind=common_pb2.KIND_NODE, name="a1")),
         0,
@@ -171,7 +171,7 @@ def test_every_method_has_a_traced_example(peer):
         for file, service in ((engine_pb, "DecisionService"), (state_pb, "ClusterStateService"))
         for method in file.DESCRIPTOR.services_by_name[service].methods
     }
-    assert methods - CALLS.keys() == {"WatchObjects", "AcceptStore"}
+    assert methods - CALLS.keys() == {"WatchObjects"}
 
 
 def test_span_of_a_decision_has_its_inputs(receiver, peer):
@@ -235,10 +235,11 @@ def test_replace_in_pieces_has_a_span_for_each_piece(receiver, peer):
     messages = replacement(*pods, kind=common_pb2.KIND_POD)
     trace = Traced()
     answer = peer.state.ReplaceObjects(iter(messages), timeout=PATIENCE, metadata=trace.metadata)
-    # Three pods that were there before go, so there are 1,004 changes, 500 a piece.
-    server, *pieces = trace.spans(receiver, answer.meta.traceparent, 3)
+    # Three pods that were there before go, so there are 1,004 changes, 500 a piece; the last one
+    # notes that all were listed.
+    server, *pieces = trace.spans(receiver, answer.meta.traceparent, 4)
     changes = [plain(piece.attributes)["topospread.store.changes"] for piece in pieces]
-    assert sorted(map(str, changes)) == ["4", "500", "500"]
+    assert sorted(map(str, changes)) == ["0", "4", "500", "500"]
     assert plain(server.attributes)["topospread.cluster"] == "default"
 
 

@@ -44,7 +44,9 @@ def test_unknown_uids_cost_one_scan_and_then_what_the_log_has(
     asked = ("u-later", "u-3", "u-4", "u-of-a-successor", "u-5")
     expected = {"u-later": "later", "u-of-a-successor": "p-4", "u-5": "p-5"}
     assert names(pods, *asked) == expected
-    assert (counting.objects, counting.calls["scan"]) == (once, 1)
+    # Those that it knows by name are read.
+    assert counting.objects - once <= len(asked)
+    assert counting.calls["scan"] == 1
 
 
 def test_uids_of_another_history_are_read_anew(three_zones: World, counting: Counting) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import sqlite3
 from typing import TYPE_CHECKING, Protocol
 
 import redis
 
+from tests.store.toy_store import ToyStore
+from topospread.errors import RevisionCompacted
+from topospread.store.api import get_one, scan_all
 from topospread.store.model import (
+    Applied,
     Key,
     Kind,
     Put,
@@ -18,13 +23,14 @@ from topospread.store.model import (
     Transaction,
 )
 from topospread.store.redis import open as redis_open
+from topospread.store.rules import LeaseRow
 from topospread.store.sqlite import store as sqlite_open
 from topospread.store.urls import RedisURL, SqliteURL, parse_store_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread.store.api import Store
+    from topospread.store.api import Reader, Store
     from topospread.store.model import Change
 
 CLUSTER = "prod"
@@ -55,12 +61,53 @@ def part(name: str) -> str:
     return f"ts:{{{CLUSTER}}}:{name}"
 
 
-def objects(store: Store, cluster: str = CLUSTER) -> dict[Key, StoredObject]:
-    return {stored.key: stored for page in store.scan(cluster) for stored in page}
+def scanned(
+    store: Reader, kind: Kind, namespace: str = "", cluster: str = CLUSTER
+) -> list[StoredObject]:
+    """The objects of a kind, in order."""
+    return [each for page in scan_all(store, cluster, kind, namespace) for each in page]
+
+
+def objects(store: Reader, cluster: str = CLUSTER) -> dict[Key, StoredObject]:
+    return {each.key: each for kind in Kind for each in scanned(store, kind, cluster=cluster)}
+
+
+def get(store: Reader, key: Key, cluster: str = CLUSTER) -> StoredObject | None:
+    return get_one(store, cluster, key)
+
+
+def existing(store: Reader, key: Key) -> StoredObject:
+    found = get(store, key)
+    assert found is not None
+    return found
+
+
+def end_due(store: Store, cluster: str = CLUSTER) -> Applied:
+    """End the reservations that are due, as a server does every now and then."""
+    return store.apply(cluster, (), identity=store.head(cluster).identity)
+
+
+def reaches(store: Reader, revision: Revision, cluster: str = CLUSTER) -> None:
+    """Check that the log reaches back to a revision; raises as follow() does."""
+    identity = store.head(cluster).identity
+    assert not store.follow(cluster, identity, revision, wait=0, limit=0)
+
+
+def oldest(store: Reader, revisions: Sequence[Revision], cluster: str = CLUSTER) -> int:
+    """The number of the first of these revisions that the log reaches back to."""
+    for revision in revisions:
+        try:
+            reaches(store, revision, cluster)
+        except RevisionCompacted as refused:
+            if refused.oldest is None or refused.oldest[0] <= revision.number:
+                raise AssertionError("a wrong oldest revision") from refused
+        else:
+            return revision.number
+    raise AssertionError("the log reaches to none of them")
 
 
 def follow_all(
-    store: Store, cluster: str = CLUSTER, after: Revision | None = None, limit: int = 1000
+    store: Reader, cluster: str = CLUSTER, after: Revision | None = None, limit: int = 1000
 ) -> list[Transaction]:
     """All that the log holds after a revision."""
     identity = store.head(cluster).identity
@@ -145,7 +192,7 @@ class SqliteBackend:
         saved.close()
 
     def empty(self, store: Store) -> None:
-        for table in ("cluster", "object", "log", "touched", "tombstone", "expiry", "undo"):
+        for table in ("cluster", "object", "log", "touched", "tombstone", "lease"):
             _writer(store).execute(f"DELETE FROM {table}")
 
     def overwrite(self, store: Store, cluster: str, key: Key, value: bytes) -> None:
@@ -158,22 +205,69 @@ class SqliteBackend:
 
     def postpone(self, store: Store, cluster: str, milliseconds: int) -> None:
         changed = _writer(store).execute(
-            "UPDATE feeder SET until = until + ? WHERE name = ?", (milliseconds, cluster)
+            "UPDATE lease SET until = until + ? WHERE name = ?", (milliseconds, cluster)
         )
         assert changed.rowcount == 1
 
     def age_lease(self, store: Store, cluster: str, milliseconds: int) -> None:
         changed = _writer(store).execute(
-            "UPDATE feeder SET until = until - ?, fence = fence - ? WHERE name = ?",
+            "UPDATE lease SET until = until - ?, fence = fence - ? WHERE name = ?",
             (milliseconds, milliseconds, cluster),
         )
         assert changed.rowcount == 1
 
     def forget_grant(self, store: Store, cluster: str) -> None:
         changed = _writer(store).execute(
-            "UPDATE feeder SET granted_for = 0 WHERE name = ?", (cluster,)
+            "UPDATE lease SET granted_for = 0 WHERE name = ?", (cluster,)
         )
         assert changed.rowcount == 1
+
+
+class ToyBackend:
+    """Each store has a memory of its own."""
+
+    url = "toy:"
+
+    def open(self, settings: StoreSettings | None = None) -> Store:
+        return ToyStore(settings)
+
+    def save(self, store: Store) -> object:
+        return copy.deepcopy(_toy(store)._clusters)
+
+    def restore(self, store: Store, saved: object) -> None:
+        assert isinstance(saved, dict)
+        toy = _toy(store)
+        with toy._changed:
+            toy._clusters = saved
+            toy._changed.notify_all()
+
+    def empty(self, store: Store) -> None:
+        self.restore(store, {})
+
+    def overwrite(self, store: Store, cluster: str, key: Key, value: bytes) -> None:
+        held = _toy(store)._clusters[cluster].objects
+        assert key in held
+        held[key] = value
+
+    def postpone(self, store: Store, cluster: str, milliseconds: int) -> None:
+        self._change_lease(store, cluster, (0, milliseconds))
+
+    def age_lease(self, store: Store, cluster: str, milliseconds: int) -> None:
+        self._change_lease(store, cluster, (-milliseconds, -milliseconds))
+
+    def forget_grant(self, store: Store, cluster: str) -> None:
+        found = _toy(store)._clusters[cluster]
+        found.granted = found.granted._replace(granted_for=0)
+
+    def _change_lease(self, store: Store, cluster: str, by: tuple[int, int]) -> None:
+        found = _toy(store)._clusters[cluster]
+        holder, fence, until, granted_for = found.granted
+        found.granted = LeaseRow(holder, fence + by[0], until + by[1], granted_for)
+
+
+def _toy(store: Store) -> ToyStore:
+    assert isinstance(store, ToyStore)
+    return store
 
 
 class RedisBackend:
@@ -206,19 +300,18 @@ class RedisBackend:
             client.flushall()
 
     def overwrite(self, store: Store, cluster: str, key: Key, value: bytes) -> None:
-        name = key.name if key.kind is Kind.NODE else f"{key.namespace}/{key.name}"
-        part, field = key.kind.name.lower(), name
+        part, field = "object", f"{key.kind.value}/{key.namespace}/{key.name}"
         with redis.Redis.from_url(self.url) as client:
             assert client.hexists(f"ts:{{{cluster}}}:{part}", field)
             client.hset(f"ts:{{{cluster}}}:{part}", field, value)
 
     def postpone(self, store: Store, cluster: str, milliseconds: int) -> None:
         with redis.Redis.from_url(self.url) as client:
-            assert client.hexists(f"ts:{{{cluster}}}:feeder", "until")
-            client.hincrby(f"ts:{{{cluster}}}:feeder", "until", milliseconds)
+            assert client.hexists(f"ts:{{{cluster}}}:lease", "until")
+            client.hincrby(f"ts:{{{cluster}}}:lease", "until", milliseconds)
 
     def age_lease(self, store: Store, cluster: str, milliseconds: int) -> None:
-        name = f"ts:{{{cluster}}}:feeder"
+        name = f"ts:{{{cluster}}}:lease"
         with redis.Redis.from_url(self.url) as client:
             for field in ("until", "fence"):
                 client.hincrby(name, field, -milliseconds)
@@ -228,7 +321,7 @@ class RedisBackend:
 
     def forget_grant(self, store: Store, cluster: str) -> None:
         with redis.Redis.from_url(self.url) as client:
-            assert client.hdel(f"ts:{{{cluster}}}:feeder", "granted_for") == 1
+            assert client.hdel(f"ts:{{{cluster}}}:lease", "granted_for") == 1
 
 
 def dump(client: redis.Redis) -> dict[bytes, bytes]:
@@ -248,12 +341,19 @@ __all__ = [
     "RedisBackend",
     "Remove",
     "SqliteBackend",
+    "ToyBackend",
     "dump",
+    "end_due",
+    "existing",
     "follow_all",
+    "get",
     "node",
     "objects",
+    "oldest",
     "pod",
     "put",
+    "reaches",
     "replay",
+    "scanned",
     "write_many",
 ]

@@ -1,4 +1,4 @@
-"""One suite for all backends: a SQLite file, SQLite in memory, Redis of each version at hand."""
+"""One suite for all backends: SQLite in a file and in memory, each Redis at hand, the toy store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.redis_server import RedisProcess, redis_binaries
 from tests.requirements import without
-from tests.store.backends import Backend, RedisBackend, SqliteBackend
+from tests.store.backends import Backend, RedisBackend, SqliteBackend, ToyBackend
 from topospread.store.model import StoreSettings
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 # No test waits that long; a loaded machine may.
 SETTINGS = StoreSettings(timeout=20.0, connect_timeout=20.0)
 
-NAMES = ("sqlite", "memory", "redis-6.2", "redis-7")
+NAMES = ("sqlite", "memory", "toy", "redis-6.2", "redis-7")
+
+ALONE = frozenset({"memory", "toy"})
+"""Backends whose content belongs to one store object."""
 
 
 @pytest.fixture(scope="package")
@@ -44,6 +47,8 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
     name = request.param
     if name == "memory":
         return SqliteBackend("memory:")
+    if name == "toy":
+        return ToyBackend()
     if name == "sqlite":
         return SqliteBackend(f"sqlite://{tmp_path}/state/topospread.db")
     return RedisBackend(emptied(request.getfixturevalue("redis_servers"), name).url)
@@ -83,9 +88,8 @@ def redis_store(server: RedisProcess) -> Iterator[Store]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" not in metafunc.fixturenames:
         return
-    # A database in memory belongs to one store object.
-    alone = {"memory"} if "other_store" in metafunc.fixturenames else set()
-    names = [name for name in NAMES if name not in alone]
+    shared = "other_store" in metafunc.fixturenames
+    names = [name for name in NAMES if not (shared and name in ALONE)]
     metafunc.parametrize("backend", names, indirect=True)
 
 

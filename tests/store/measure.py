@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.redis_server import RedisProcess
-from tests.store.backends import CLUSTER, Backend, RedisBackend, SqliteBackend, pod, put
-from topospread.store.model import Key, Revision
+from tests.store.backends import CLUSTER, Backend, RedisBackend, SqliteBackend, pod, put, scanned
+from topospread.store.model import Key, Kind, Revision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,8 +58,24 @@ def measure(store: Store) -> Iterator[tuple[str, float, str]]:
     yield f"upserts, batches of {BATCH}", PODS / _seconds(batches), "1/s"
     yield "follow, one change a transaction", *_follow(store, start, middle)
     yield "follow, all of the log", *_follow(store, Revision(), store.head(CLUSTER).revision)
-    scan = _seconds(lambda: sum(len(page) for page in store.scan(CLUSTER)))
-    yield "scan", PODS / scan, "objects/s"
+    whole = _seconds(lambda: scanned(store, Kind.POD))
+    yield "scan of all", PODS / whole, "objects/s"
+    namespace = _seconds(lambda: [scanned(store, Kind.POD, f"ns-{n % 20}") for n in range(40)])
+    yield f"scan of a namespace of {PODS // 20:,}", 2 * PODS / namespace, "objects/s"
+    few = [pod(f"few-{number}", "few") for number in range(10)]
+    store.apply(CLUSTER, [_put(key, 1) for key in few])
+    ten = _seconds(lambda: [scanned(store, Kind.POD, "few") for _ in range(SINGLES)])
+    yield "scan of a namespace of ten", SINGLES / ten, "1/s"
+    yield (
+        "get of ten",
+        SINGLES / _seconds(lambda: [store.get(CLUSTER, few) for _ in range(SINGLES)]),
+        "1/s",
+    )
+    yield (
+        "get of one",
+        SINGLES / _seconds(lambda: [store.get(CLUSTER, few[:1]) for _ in range(SINGLES)]),
+        "1/s",
+    )
     yield "head", SINGLES / _seconds(lambda: [store.head(CLUSTER) for _ in range(SINGLES)]), "1/s"
 
 

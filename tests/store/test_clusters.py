@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.backends import CLUSTER, follow_all, node, objects, pod, put, write_many
-from topospread.errors import IdentityChanged, RevisionUnavailable
-from topospread.store.model import Head, Kind, Remove, Revision, Unchanged, WriteOutcome
+from tests.store.backends import CLUSTER, end_due, follow_all, node, objects, pod, put, write_many
+from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable
+from topospread.store.model import Head, Kind, Listed, Remove, Revision, Unchanged, WriteOutcome
 
 
 def test_an_unknown_cluster_has_an_empty_head(store):
@@ -42,7 +42,7 @@ def test_identity_and_history_outlive_the_store_object(store, other_store):
     identity = store.head(CLUSTER).identity
     store.close()
 
-    assert other_store.head(CLUSTER) == Head(identity, revision, 1)
+    assert other_store.head(CLUSTER) == Head(identity, revision)
     assert other_store.apply(CLUSTER, [put(node())]).previous == revision
 
 
@@ -53,7 +53,7 @@ def test_a_dropped_cluster_is_gone(store):
     identity = store.head(CLUSTER).identity
 
     assert store.drop(CLUSTER) == 7
-    assert store.head(CLUSTER) == Head("", Revision(), 0, (identity,))
+    assert store.head(CLUSTER) == Head("", Revision(), replaced=(identity,))
     assert objects(store) == {}
     assert store.clusters() == ["other"]
     assert store.drop(CLUSTER) is None
@@ -70,8 +70,7 @@ def test_a_cluster_made_again_is_another_one(store):
     assert new.number == old.number
     assert new.tag != old.tag
     assert head.identity not in ("", identity)
-    assert head.dropped == (identity,)
-    assert head.oldest == 1
+    assert head.replaced == (identity,)
     with pytest.raises(IdentityChanged):
         store.follow(CLUSTER, identity, old, wait=0)
     with pytest.raises(RevisionUnavailable):
@@ -97,7 +96,7 @@ def test_the_last_dropped_identities_are_remembered(store):
         identities.append(store.head(CLUSTER).identity)
         store.drop(CLUSTER)
 
-    assert store.head(CLUSTER).dropped == tuple(reversed(identities))[:8]
+    assert store.head(CLUSTER).replaced == tuple(reversed(identities))[:8]
     assert len(set(identities)) == 10
 
 
@@ -110,7 +109,7 @@ def test_write_returns_the_identity(store):
 
     assert first.identity == again.identity != new.identity
     assert new.identity == store.head(CLUSTER).identity != ""
-    assert store.purge(CLUSTER).identity == new.identity
+    assert end_due(store).identity == new.identity
 
 
 def test_only_the_named_history_is_dropped(store):
@@ -130,10 +129,11 @@ def test_a_write_of_nothing_creates_a_cluster(store):
 
     assert created.identity
     assert created.revision == created.previous == Revision()
-    assert store.head(CLUSTER) == Head(created.identity, Revision(), 1)
+    assert store.head(CLUSTER) == Head(created.identity, Revision())
     assert store.clusters() == [CLUSTER]
     assert objects(store) == {}
-    assert store.apply(CLUSTER, [], identity=created.identity) == created
+    again = store.apply(CLUSTER, [], identity=created.identity)
+    assert (again.revision, again.identity) == (Revision(), created.identity)
     assert not store.follow(CLUSTER, created.identity, Revision(), wait=0)
     first = store.apply(CLUSTER, [put(node())], precondition=Unchanged(Revision(), ("nodes/",)))
     assert (first.identity, first.previous) == (created.identity, Revision())
@@ -142,72 +142,89 @@ def test_a_write_of_nothing_creates_a_cluster(store):
 
 def test_write_without_effect_creates_no_cluster(store):
     assert store.apply(CLUSTER, [Remove(node())]).identity == ""
-    assert store.purge(CLUSTER).identity == ""
     assert store.clusters() == []
 
 
-def test_empty_write_creates_a_dropped_or_confirmed_cluster(store):
-    store.apply(CLUSTER, [put(node())])
-    lost = store.head(CLUSTER).identity
+def test_empty_write_creates_a_dropped_cluster(store):
+    lost = store.apply(CLUSTER, [put(node())]).identity
     store.drop(CLUSTER)
-    store.confirm_history(CLUSTER, [Kind.NODE])
-    confirmed = store.head(CLUSTER).confirmed
 
     created = store.apply(CLUSTER, [])
 
     assert created.identity not in ("", lost)
-    assert store.head(CLUSTER) == Head(created.identity, Revision(), 1, (lost,), confirmed)
+    assert store.head(CLUSTER) == Head(created.identity, Revision(), replaced=(lost,))
 
 
-def test_head_has_the_times_at_which_kinds_were_confirmed(store):
-    before = store.head(CLUSTER).at
-    first = store.apply(CLUSTER, [put(node())])
-    store.confirm_history(CLUSTER, [Kind.NODE])
-    once = store.head(CLUSTER).confirmed
-    store.confirm_history(CLUSTER, [Kind.NODE, Kind.POD], identity=first.identity)
-    with pytest.raises(IdentityChanged):
-        store.confirm_history(CLUSTER, [Kind.NODE], identity="another")
-
-    twice = store.head(CLUSTER).confirmed
-    assert set(once) == {Kind.NODE}
-    assert set(twice) == {Kind.NODE, Kind.POD}
-    assert 0 < before <= once[Kind.NODE] < twice[Kind.NODE]
-    assert twice[Kind.POD] >= before
-    assert store.head(CLUSTER).revision == first.revision
-    store.apply(CLUSTER, [put(pod())])
-    assert store.head(CLUSTER).confirmed == twice
-    store.drop(CLUSTER)
-    assert store.head(CLUSTER).at >= twice[Kind.POD]
-    assert store.head(CLUSTER).confirmed == {}
+NODES_AND_PODS = frozenset({Kind.NODE, Kind.POD})
 
 
-def test_missing_cluster_can_be_confirmed(store):
-    store.confirm_history(CLUSTER, [Kind.NODE])
+def listed(kind, kinds=NODES_AND_PODS):
+    return Listed(kind, kinds)
 
+
+def test_history_is_complete_when_each_kind_of_its_feed_was_listed(store):
+    store.apply(CLUSTER, [put(node()), put(pod())])
+    assert not store.head(CLUSTER).complete
+    store.apply(CLUSTER, [], listed=listed(Kind.NODE))
+    assert not store.head(CLUSTER).complete
+    store.apply(CLUSTER, [put(pod("b"))])
+    # Noted with what was written, and where nothing had to be.
+    store.apply(CLUSTER, [put(pod("b"))], listed=listed(Kind.POD))
     head = store.head(CLUSTER)
-    assert set(head.confirmed) == {Kind.NODE}
-    assert head == Head("", Revision(), 0, (), head.confirmed)
-    assert store.clusters() == []
+    assert (head.complete, head.revision.number) == (True, 2)
+    store.apply(CLUSTER, [put(pod("c"))])
+    assert store.head(CLUSTER).complete
+
+
+def test_list_of_a_cluster_that_is_not_there_yet_counts(store):
+    created = store.apply(CLUSTER, [], listed=listed(Kind.NODE, frozenset({Kind.NODE})))
+
+    assert store.head(CLUSTER) == Head(created.identity, Revision(), complete=True)
+
+
+def test_list_of_another_kind_completes_nothing(store):
+    store.apply(CLUSTER, [], listed=listed(Kind.NODE))
+    store.apply(CLUSTER, [], listed=listed(Kind.SERVICE))
+    assert not store.head(CLUSTER).complete
+
+
+NODES, MORE = frozenset({Kind.NODE}), NODES_AND_PODS | {Kind.SERVICE}
+
+
+@pytest.mark.parametrize(
+    "lists",
+    [
+        [(Kind.NODE, MORE, False), (Kind.POD, NODES_AND_PODS, False), (Kind.SERVICE, MORE, True)],
+        [(Kind.NODE, MORE, False), (Kind.NODE, NODES, False)],
+        [(Kind.NODE, NODES_AND_PODS, False), (Kind.POD, MORE, False), (Kind.SERVICE, MORE, True)],
+        [(Kind.NODE, NODES, True), (Kind.NODE, MORE, False), (Kind.NODE, NODES, False)],
+    ],
+    ids=["between", "after", "before", "complete already"],
+)
+def test_feed_of_fewer_kinds_does_not_cut_the_lists_of_another_short(store, lists):
+    for kind, kinds, complete in lists:
+        store.apply(CLUSTER, [], listed=listed(kind, kinds))
+        assert store.head(CLUSTER).complete is complete
+
+
+def test_refused_list_completes_nothing(store):
+    applied = store.apply(CLUSTER, [put(node())])
+    only = listed(Kind.NODE, frozenset({Kind.NODE}))
     with pytest.raises(IdentityChanged):
-        store.confirm_history(CLUSTER, [Kind.NODE], identity="any")
+        store.apply(CLUSTER, [], identity="another", listed=only)
+    store.apply(CLUSTER, [put(node("b"))])
+    unchanged = Unchanged(applied.revision, ("nodes/",))
+    with pytest.raises(Conflict):
+        store.apply(CLUSTER, [], precondition=unchanged, listed=only)
+    assert not store.head(CLUSTER).complete
+
+
+def test_cluster_made_again_is_to_be_listed_again(store):
+    store.apply(CLUSTER, [put(node())], listed=listed(Kind.NODE, frozenset({Kind.NODE})))
+    store.drop(CLUSTER)
+    assert not store.head(CLUSTER).complete
     store.apply(CLUSTER, [put(node())])
-    assert store.head(CLUSTER).confirmed == head.confirmed
-
-
-def test_a_lost_history_can_be_put_among_the_dropped(store):
-    identities = []
-    for _ in range(2):
-        identities.append(store.apply(CLUSTER, [put(node())]).identity)
-        store.drop(CLUSTER)
-    present = store.apply(CLUSTER, [put(node())]).identity
-
-    for _ in range(2):
-        store.confirm_history(CLUSTER, (), identity=present, instead_of="lost")
-    assert store.head(CLUSTER).dropped == ("lost", *reversed(identities))
-    assert store.head(CLUSTER).confirmed == {}
-    store.confirm_history("nobody", [Kind.NODE], instead_of="lost")
-    head = store.head("nobody")
-    assert (head.identity, head.dropped, set(head.confirmed)) == ("", ("lost",), {Kind.NODE})
+    assert not store.head(CLUSTER).complete
 
 
 def test_another_server_sees_the_drop(store, other_store):

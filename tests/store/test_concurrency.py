@@ -9,6 +9,7 @@ from tests.store.backends import (
     CLUSTER,
     RedisBackend,
     SqliteBackend,
+    existing,
     follow_all,
     node,
     objects,
@@ -98,7 +99,7 @@ def test_conditional_writers_never_overwrite_each_other(store):
         conflicts = 0
         while True:
             seen = store.head(CLUSTER).revision
-            value = int(store.get(CLUSTER, pod("counter")).payload)
+            value = int(existing(store, pod("counter")).payload)
             change = put(pod("counter"), payload=b"%d" % (value + 1), digest=b"%08d" % (value + 1))
             try:
                 store.apply(
@@ -115,5 +116,5 @@ def test_conditional_writers_never_overwrite_each_other(store):
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(add, range(100)))
 
-    assert store.get(CLUSTER, pod("counter")).payload == b"100"
+    assert existing(store, pod("counter")).payload == b"100"
     assert store.head(CLUSTER).revision.number == 101

@@ -20,12 +20,11 @@ from tests.store.backends import (
     put,
 )
 from topospread.errors import (
-    CorruptValue,
     RevisionUnavailable,
     StoreUnavailable,
     TopospreadError,
 )
-from topospread.store.model import Unchanged
+from topospread.store.model import Key, Kind, Put, Remove, Unchanged
 
 UNREADABLE = "what the store notes of cluster 'prod' cannot be read"
 
@@ -72,23 +71,34 @@ def healthy(store) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("column", "found"),
+    ("table", "column", "found"),
     [
-        ("number", b"\xff"),
-        ("number", "x"),
-        ("tag", b"x"),
-        ("identity", b"x"),
-        ("total", "x"),
-        ("oldest", b""),
-        ("marks", b"7"),
-        ("dropped_at", "x"),
-        ("vouched", b"x"),
+        *(("cluster", each, "x") for each in ("number", "total", "tombstones", "listed", "feed")),
+        *(("cluster", each, b"x") for each in ("name", "identity", "tag", "marks", "replaced")),
+        ("cluster", "number", b"\xff"),
+        ("cluster", "replaced_at", ""),
+        *(("object", each, b"\xff") for each in ("kind", "namespace", "name")),
+        ("object", "value", "text"),
+        *(("log", each, b"\xff") for each in ("number", "tag", "previous")),
+        ("log", "entries", "text"),
+        ("touched", "number", "x"),
+        ("object", "due", "x"),
+        ("tombstone", "version", b"x"),
+        ("lease", "fence", "x"),
     ],
 )
-def test_a_column_of_another_type(file, column, found):
+def test_a_file_refuses_values_of_another_type(file, table, column, found):
     store, execute = file
-    execute(f"UPDATE cluster SET {column} = ?", (found,))
-    check_refused_until_dropped(store)
+    store.apply(CLUSTER, [Remove(pod("gone"), up_to_version="5"), reserved("held")])
+    store.lease(CLUSTER, "one", 1000)
+    before = objects(store)
+    with pytest.raises(sqlite3.IntegrityError):
+        execute(f"UPDATE {table} SET {column} = ?", (found,))
+    assert objects(store) == before
+
+
+def reserved(name: str) -> Put:
+    return Put(put(Key(Kind.RESERVATION, "default", name)).object, lifetime=60_000)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +108,7 @@ def test_a_column_of_another_type(file, column, found):
         ("number", b""),
         ("number", b"-1"),
         ("total", b":"),
-        ("oldest", b"1e9"),
+        ("feed", b"x"),
         ("identity", b"\xff"),
         ("tag", b"\xff"),
     ],
@@ -114,45 +124,11 @@ def test_a_field_that_is_none_of_ours(hashes, field, found):
     check_refused_until_dropped(store)
 
 
-@pytest.mark.parametrize("part", ["node", "pod", "touched"])
-def test_entries_that_no_write_removed(hashes, part):
-    store, past = hashes
-    before = past.dump(f"ts:{{{CLUSTER}}}:{part}")
-    past.delete(f"ts:{{{CLUSTER}}}:{part}")
-    for call in (
-        lambda: store.apply(CLUSTER, [put(pod("more"))]),
-        lambda: store.apply(CLUSTER, []),
-        lambda: store.purge(CLUSTER),
-        lambda: list(store.scan(CLUSTER)),
-    ):
-        with pytest.raises(StoreUnavailable, match=f"are gone from Redis .*:{part};"):
-            call()
-
-    past.restore(f"ts:{{{CLUSTER}}}:{part}", 0, before)
-    store.apply(CLUSTER, [put(pod("more"))])
-    assert set(objects(store)) == {node(), pod(), pod("more")}
-    past.delete(f"ts:{{{CLUSTER}}}:{part}")
-    store.drop(CLUSTER)
-    store.apply(CLUSTER, [put(pod("anew"))])
-    assert list(objects(store)) == [pod("anew")]
-
-
-def test_counts_that_are_none(hashes):
-    store, past = hashes
-    past.hset(f"ts:{{{CLUSTER}}}:meta", "counts", "1 many")
-    with pytest.raises(StoreUnavailable, match=f"{UNREADABLE}.*counts"):
-        objects(store)
-
-    store.apply(CLUSTER, [put(pod("more"))])
-    assert set(objects(store)) == {node(), pod(), pod("more")}
-
-
-@pytest.mark.parametrize("field", ["number", "tag", "oldest", "dropped_at", "vouched", "dropped"])
+@pytest.mark.parametrize("field", ["number", "tag", "listed", "feed", "replaced", "replaced_at"])
 def test_a_head_that_is_no_text(hashes, field):
     store, past = hashes
     past.hset(f"ts:{{{CLUSTER}}}:meta", field, b"\xff\xfe")
     assert not healthy(store)
-    past.hset(f"ts:{{{CLUSTER}}}:meta", "dropped_at", b"x")
     store.drop(CLUSTER)
     assert store.head(CLUSTER).identity == ""
 
@@ -184,38 +160,11 @@ def test_marks_that_are_none_trim_nothing(tmp_path, marks):
     store.close()
 
 
-def test_values_and_names_of_another_type_are_unreadable_and_written_anew(file):
-    store, execute = file
-    execute("UPDATE object SET value = 'text' WHERE kind = 1")
-    execute("UPDATE object SET name = ? WHERE kind = 2", (b"\xff",))
-    assert [stored.digest for stored in objects(store).values()] == [b"", b""]
-    with pytest.raises(CorruptValue, match="write it anew"):
-        store.get(CLUSTER, node())
-    store.apply(CLUSTER, [put(node())])
-    assert store.get(CLUSTER, node()) is not None
-
-
-@pytest.mark.parametrize("column", ["tag", "previous"])
-def test_a_log_of_another_type_is_listed_again(file, column):
-    store, execute = file
-    execute(f"UPDATE log SET {column} = ?", (b"\xff",))
-    with pytest.raises(RevisionUnavailable, match="list again"):
-        follow_all(store)
-
-
 def test_a_log_entry_that_is_no_text_is_listed_again(hashes):
     store, past = hashes
     past.xadd(f"ts:{{{CLUSTER}}}:log", {"t": b"\xff", "p": b"\xfe"}, id="2-0")
     with pytest.raises(RevisionUnavailable, match="list again"):
         follow_all(store)
-
-
-def test_expiry_without_a_name_does_not_block_others(file):
-    store, execute = file
-    execute("INSERT INTO expiry SELECT id, 'default', ?, 1 FROM cluster", (b"\xff",))
-    head = store.head(CLUSTER).revision
-    store.purge(CLUSTER)
-    assert store.head(CLUSTER).revision == head
 
 
 @pytest.mark.parametrize("seed", range(20))

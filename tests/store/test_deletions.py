@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.backends import CLUSTER, follow_all, node, objects, pod, put
+from tests.store.backends import CLUSTER, follow_all, get, node, objects, pod, put
 from topospread.store.model import LogEntry, Remove, Revision, WriteOutcome
 
 
@@ -13,7 +13,7 @@ def test_a_deleted_object_is_gone_and_logged(store):
     applied = store.apply(CLUSTER, [Remove(pod())])
 
     assert applied.outcomes == (WriteOutcome.DELETED,)
-    assert store.get(CLUSTER, pod()) is None
+    assert get(store, pod()) is None
     assert list(objects(store)) == [node()]
     assert follow_all(store)[-1].entries == (LogEntry(pod(), None, uid="uid-1", version="5"),)
 
@@ -50,7 +50,7 @@ def test_newer_objects_survive_a_deletion_up_to_a_version(store, stored, up_to, 
     store.apply(CLUSTER, [put(pod(), stored)])
 
     assert store.apply(CLUSTER, [Remove(pod(), up_to_version=up_to)]).outcomes == (outcome,)
-    assert (store.get(CLUSTER, pod()) is None) == (outcome is WriteOutcome.DELETED)
+    assert (get(store, pod()) is None) == (outcome is WriteOutcome.DELETED)
 
 
 def test_force_deletes_newer_objects(store):

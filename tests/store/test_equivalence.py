@@ -1,4 +1,4 @@
-"""SQLite and Redis do the same for any sequence of writes: outcomes, refusals, streams, objects."""
+"""All backends do the same for any sequence of writes: outcomes, refusals, streams, objects."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.store.backends import RedisBackend, SqliteBackend, follow_all, objects
+from tests.store.backends import (
+    RedisBackend,
+    SqliteBackend,
+    ToyBackend,
+    end_due,
+    follow_all,
+    objects,
+    oldest,
+)
 from topospread.errors import TopospreadError
 from topospread.store.model import (
     Key,
     Kind,
+    Listed,
     Put,
     Remove,
     Revision,
@@ -91,8 +100,9 @@ preconditions = st.none() | st.tuples(
 )
 applies = st.tuples(st.just("apply"), changes, preconditions, st.booleans())
 follows = st.tuples(st.just("follow"), st.integers(-1, 12), st.booleans())
-confirmations = st.tuples(st.just("confirm"), st.lists(st.sampled_from([Kind.NODE, Kind.POD])))
-rare = st.one_of(confirmations, st.just(("purge",)), st.just(("drop",)))
+few = st.sampled_from([Kind.NODE, Kind.POD])
+lists = st.tuples(st.just("list"), few, st.frozensets(few, min_size=1))
+rare = st.one_of(lists, st.just(("end_due",)), st.just(("drop",)))
 steps = st.one_of(applies, applies, applies, follows, rare)
 
 # Few enough changes in the log for trimming. Tombstones stay: which of them are the oldest is seen
@@ -103,7 +113,7 @@ _clusters = count()
 
 @pytest.fixture(scope="module")
 def pair(redis_servers):
-    opened = [SqliteBackend("memory:").open(SMALL)]
+    opened = [SqliteBackend("memory:").open(SMALL), ToyBackend().open(SMALL)]
     opened += [RedisBackend(server.url).open(SMALL) for server in redis_servers.values()]
     yield opened
     for store in opened:
@@ -143,8 +153,14 @@ class Run:
         answered = applied.outcomes, applied.ended, bool(applied.at)
         return *answered, applied.revision.number, applied.previous.number
 
-    def purge(self):
-        applied = self.store.purge(self.cluster)
+    def end_due(self):
+        return self._ended(end_due(self.store, self.cluster))
+
+    def list(self, kind, kinds):
+        applied = self.store.apply(self.cluster, (), listed=Listed(kind, kinds))
+        return self._ended(applied), self.store.head(self.cluster).complete
+
+    def _ended(self, applied):
         if applied.revision != applied.previous:
             self.known.append(applied.revision)
         return applied.ended, bool(applied.at), applied.revision.number
@@ -154,10 +170,6 @@ class Run:
         after = self.revision(back, right)
         found = self.store.follow(self.cluster, identity, after, wait=0)
         return list(map(_undated, found))
-
-    def confirm(self, kinds):
-        self.store.confirm_history(self.cluster, kinds)
-        return sorted(self.store.head(self.cluster).confirmed, key=repr)
 
     def drop(self):
         self.known = [Revision()]
@@ -169,9 +181,9 @@ class Run:
         assert head.revision == self.known[-1]
         stream = []
         if head.identity:
-            oldest = next(known for known in self.known if known.number == head.oldest - 1)
-            stream = follow_all(self.store, self.cluster, after=oldest)
-            at = oldest
+            first = oldest(self.store, self.known, self.cluster)
+            at = next(known for known in self.known if known.number == first)
+            stream = follow_all(self.store, self.cluster, after=at)
             for transaction in stream:
                 assert transaction.previous_tag == at.tag
                 at = transaction.revision
@@ -180,16 +192,16 @@ class Run:
         return (
             list(map(_undated, stream)),
             {key: _dated(found[key]) for key in sorted(found, key=repr)},
-            head.oldest,
             bool(head.identity),
-            len(head.dropped),
+            head.complete,
+            len(head.replaced),
         )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(steps, max_size=25))
 def test_backends_agree(pair, plan):
-    cluster = f"c-{next(_clusters)}"
+    cluster = f"agree-{next(_clusters)}"
     runs = [Run(store, cluster) for store in pair]
     try:
         for step in plan:

@@ -120,11 +120,12 @@ def test_a_key_given_twice_is_refused(store):
 def test_cluster_names_are_dns_labels(store, name):
     for call in (
         lambda: store.head(name),
-        lambda: store.get(name, pod()),
+        lambda: store.get(name, [pod()]),
         lambda: store.apply(name, [put(pod())]),
         lambda: store.drop(name),
         lambda: store.follow(name, "x", Revision(), wait=0),
-        lambda: store.scan(name),
+        lambda: store.scan(name, Kind.POD),
+        lambda: store.lease(name),
     ):
         with pytest.raises(InvalidRequest, match="DNS label"):
             call()

@@ -8,9 +8,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.store.backends import CLUSTER, follow_all, node, objects, pod, put, replay, write_many
-from topospread.errors import IdentityChanged, RevisionUnavailable, StoreUnavailable
-from topospread.store.model import Remove, Revision
+from tests.store.backends import (
+    CLUSTER,
+    follow_all,
+    node,
+    objects,
+    oldest,
+    pod,
+    put,
+    replay,
+    write_many,
+)
+from topospread.errors import (
+    IdentityChanged,
+    RevisionCompacted,
+    RevisionUnavailable,
+    StoreUnavailable,
+)
+from topospread.store.model import Kind, Remove, Revision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +76,7 @@ def test_follow_at_the_head_returns_nothing(store):
     assert not store.follow(CLUSTER, store.head(CLUSTER).identity, head, wait=0)
 
 
-@pytest.mark.parametrize("limit", [0, 1, 7, 64, 1000])
+@pytest.mark.parametrize("limit", [1, 7, 64, 1000])
 def test_batches_hold_whole_transactions(store, limit):
     for first in range(0, 300, 30):
         store.apply(CLUSTER, [put(pod(f"p-{n}")) for n in range(first, first + 30)])
@@ -74,7 +89,7 @@ def test_batches_hold_whole_transactions(store, limit):
         at = batch[-1].revision
 
     assert [size for sizes_of in sizes for size in sizes_of] == [30] * 10 + [1] * 150
-    assert all(sum(sizes_of[:-1]) < max(1, limit) for sizes_of in sizes)
+    assert all(sum(sizes_of[:-1]) < limit for sizes_of in sizes)
     assert at == store.head(CLUSTER).revision
 
 
@@ -173,7 +188,7 @@ def test_closing_ends_the_wait_and_refuses_later_calls(store):
         lambda: store.follow(CLUSTER, identity, head, wait=LONG),
         lambda: store.head(CLUSTER),
         lambda: store.apply(CLUSTER, [put(pod())]),
-        lambda: list(store.scan(CLUSTER)),
+        lambda: store.scan(CLUSTER, Kind.POD),
         store.ping,
         store.clusters,
     ):
@@ -186,27 +201,27 @@ def test_closing_ends_the_wait_and_refuses_later_calls(store):
 def test_trimmed_log_is_detected(open_store):
     store = open_store(log_limit=10)
     revisions = [Revision(), *write_many(store, 50)]
-    head = store.head(CLUSTER)
+    identity, first = store.head(CLUSTER).identity, oldest(store, revisions)
 
-    assert len(revisions) - head.oldest >= 10
-    for lost in revisions[: head.oldest - 1]:
-        with pytest.raises(RevisionUnavailable, match="trimmed"):
-            store.follow(CLUSTER, head.identity, lost, wait=0)
-        with pytest.raises(RevisionUnavailable, match="trimmed"):
-            store.verify(CLUSTER, head.identity, lost)
-    found = follow_all(store, after=revisions[head.oldest - 1])
-    assert [transaction.revision for transaction in found] == revisions[head.oldest :]
+    assert 10 <= len(revisions) - 1 - first < 20
+    for lost in revisions[:first]:
+        for limit in (0, 1000):
+            with pytest.raises(RevisionCompacted, match="trimmed") as refused:
+                store.follow(CLUSTER, identity, lost, wait=0, limit=limit)
+            assert refused.value.oldest == (first, revisions[first].tag)
+    found = follow_all(store, after=revisions[first])
+    assert [transaction.revision for transaction in found] == revisions[first + 1 :]
 
 
 def test_the_log_keeps_changes_not_transactions(open_store):
     store = open_store(log_limit=100)
-    for first in range(0, 1000, 50):
-        store.apply(CLUSTER, [put(pod(f"p-{n}")) for n in range(first, first + 50)])
+    revisions = [
+        store.apply(CLUSTER, [put(pod(f"p-{n}")) for n in range(first, first + 50)]).revision
+        for first in range(0, 1000, 50)
+    ]
 
-    head = store.head(CLUSTER)
-
-    assert head.revision.number == 20
-    assert head.oldest == 19
+    assert revisions[-1].number == 20
+    assert oldest(store, revisions) == 18
     assert len(objects(store)) == 1000
 
 
@@ -219,7 +234,7 @@ def test_another_tag_is_another_history(store, behind):
     with pytest.raises(RevisionUnavailable, match="another history"):
         store.follow(CLUSTER, identity, other, wait=LONG)
     with pytest.raises(RevisionUnavailable, match="another history"):
-        store.verify(CLUSTER, identity, other)
+        store.follow(CLUSTER, identity, other, wait=0, limit=0)
 
 
 def test_every_revision_of_the_log_is_part_of_the_history(store):
@@ -227,7 +242,7 @@ def test_every_revision_of_the_log_is_part_of_the_history(store):
     identity = store.head(CLUSTER).identity
 
     for revision in revisions:
-        store.verify(CLUSTER, identity, revision)
+        assert not store.follow(CLUSTER, identity, revision, wait=0, limit=0)
 
 
 def test_a_revision_to_come_is_another_history(store):
@@ -238,7 +253,7 @@ def test_a_revision_to_come_is_another_history(store):
     with pytest.raises(RevisionUnavailable, match="another history"):
         store.follow(CLUSTER, identity, to_come, wait=LONG)
     with pytest.raises(RevisionUnavailable, match="another history"):
-        store.verify(CLUSTER, identity, to_come)
+        store.follow(CLUSTER, identity, to_come, wait=0, limit=0)
 
 
 def test_store_that_lost_its_tail_is_detected(store, backend):
@@ -253,7 +268,7 @@ def test_store_that_lost_its_tail_is_detected(store, backend):
         with pytest.raises(RevisionUnavailable, match="another history"):
             store.follow(CLUSTER, identity, revision, wait=LONG)
         with pytest.raises(RevisionUnavailable, match="another history"):
-            store.verify(CLUSTER, identity, revision)
+            store.follow(CLUSTER, identity, revision, wait=0, limit=0)
 
 
 @pytest.mark.parametrize("rewritten", [2, 3])
@@ -270,7 +285,7 @@ def test_other_writes_in_place_of_a_lost_tail_are_detected(store, backend, rewri
         with pytest.raises(RevisionUnavailable, match="another history"):
             store.follow(CLUSTER, identity, revision, wait=LONG)
         with pytest.raises(RevisionUnavailable, match="another history"):
-            store.verify(CLUSTER, identity, revision)
+            store.follow(CLUSTER, identity, revision, wait=0, limit=0)
 
 
 def test_tail_lost_during_the_wait_is_detected(store, backend):
@@ -290,7 +305,7 @@ def test_missing_cluster_is_detected(store):
     with pytest.raises(IdentityChanged, match="does not exist"):
         store.follow(CLUSTER, "0" * 32, Revision(), wait=LONG)
     with pytest.raises(IdentityChanged, match="does not exist"):
-        store.verify(CLUSTER, "0" * 32, Revision())
+        store.follow(CLUSTER, "0" * 32, Revision(), wait=0, limit=0)
 
 
 def test_another_identity_is_detected(store):
@@ -300,7 +315,7 @@ def test_another_identity_is_detected(store):
         with pytest.raises(IdentityChanged, match="another identity"):
             store.follow(CLUSTER, "0" * 32, revision, wait=LONG)
         with pytest.raises(IdentityChanged, match="another identity"):
-            store.verify(CLUSTER, "0" * 32, revision)
+            store.follow(CLUSTER, "0" * 32, revision, wait=0, limit=0)
 
 
 @pytest.mark.parametrize("again", [False, True])

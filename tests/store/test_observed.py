@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from topospread.errors import InvalidRequest, StoreUnavailable
+from topospread.store import observed
 from topospread.store.model import Key, Kind, Put, Revision, StoredObject
-from topospread.store.observed import ObservedStore
-from topospread.store.sqlite.store import open_store
+from topospread.store.observed import observed_store
+from topospread.store.sqlite.store import SqliteStore, open_store
 from topospread.store.urls import SqliteURL
 
 if TYPE_CHECKING:
@@ -23,12 +24,13 @@ KEY = Key(Kind.POD, "default", "p")
 CHANGES = [Put(StoredObject(KEY, b"payload", b"12345678"))]
 OPERATIONS: dict[str, Callable[[Store], object]] = {
     "head": lambda store: store.head("c"),
-    "scan": lambda store: list(store.scan("c")),
-    "get": lambda store: store.get("c", KEY),
+    "scan": lambda store: store.scan("c", Kind.POD),
+    "get": lambda store: store.get("c", [KEY]),
     "clusters": lambda store: store.clusters(),
     "follow": lambda store: store.follow("c", store.head("c").identity, Revision(), wait=0.0),
     "apply": lambda store: store.apply("c", CHANGES),
     "drop": lambda store: store.drop("c"),
+    "lease": lambda store: store.lease("c"),
     "ping": lambda store: store.ping(),
 }
 
@@ -70,8 +72,14 @@ def real() -> Iterator[Store]:
 
 
 @pytest.fixture
-def store(real: Store, observer: Observer) -> ObservedStore:
-    return ObservedStore(real, observer.failed.append, observer.around)
+def store(real: Store, observer: Observer) -> Store:
+    return observed_store(real, observer.failed.append, observer.around)
+
+
+def test_each_method_that_asks_the_store_is_observed():
+    assert set(OPERATIONS) == set(observed.OPERATIONS)
+    asking = {name for name in dir(SqliteStore) if not name.startswith("_")}
+    assert asking - set(OPERATIONS) == {"address", "close", "wake"}
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -88,7 +96,7 @@ def test_decorator_answers_as_the_store_does(store, real, observer, operation):
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     """Log records about the store."""
-    return [record for record in caplog.records if record.name == ObservedStore.__module__]
+    return [record for record in caplog.records if record.name == observed.__name__]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -121,7 +129,7 @@ def test_refusals_are_no_failures(store, observer):
 def test_recovery_is_logged_once(tmp_path, observer, caplog):
     """The file is locked by another process for a while."""
     path = str(tmp_path / "state.db")
-    store = ObservedStore(open_store(SqliteURL(path)), observer.failed.append, observer.around)
+    store = observed_store(open_store(SqliteURL(path)), observer.failed.append, observer.around)
     other = open_store(SqliteURL(path))
     with caplog.at_level(logging.INFO):
         with other._connections.writing():
@@ -139,14 +147,3 @@ def test_recovery_is_logged_once(tmp_path, observer, caplog):
         "apply works again",
     ]
     assert observer.failed == ["apply", "apply"]
-
-
-def test_caller_does_not_wait_for_the_store_between_two_pages(store, real, observer):
-    for number in range(5):
-        key = Key(Kind.POD, "default", f"p{number}")
-        real.apply("c", [Put(StoredObject(key, b"payload", b"12345678"))])
-    found = 0
-    for page in store.scan("c", page=1):
-        assert observer.inside == 0
-        found += len(page)
-    assert found == 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.backends import CLUSTER, OTHER_DIGEST, node, objects, pod, put, write_many
+from tests.store.backends import CLUSTER, OTHER_DIGEST, node, objects, oldest, pod, put, write_many
 from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable
 from topospread.store.model import Key, Kind, Remove, Revision, Unchanged
 
@@ -126,12 +126,12 @@ def test_a_revision_of_an_unknown_cluster_is_another_history(store):
 def test_a_trimmed_revision_is_refused_and_the_oldest_serves(open_store):
     store = open_store(log_limit=10)
     revisions = [Revision(), *write_many(store, 50, namespace="elsewhere")]
-    oldest = store.head(CLUSTER).oldest
+    first = oldest(store, revisions)
 
-    gone = Unchanged(revisions[oldest - 2], SCOPES)
+    gone = Unchanged(revisions[first - 1], SCOPES)
     with pytest.raises(RevisionUnavailable, match="trimmed"):
         store.apply(CLUSTER, [put(pod("x"))], precondition=gone)
-    kept = Unchanged(revisions[oldest - 1], SCOPES)
+    kept = Unchanged(revisions[first], SCOPES)
     store.apply(CLUSTER, [put(pod("x"))], precondition=kept)
     assert pod("x") in objects(store)
 
@@ -141,9 +141,9 @@ def test_trimming_forgets_no_scope_that_still_matters(open_store):
     revisions = [Revision(), *write_many(store, 40, namespace="elsewhere")]
     store.apply(CLUSTER, [put(pod("touched"))])
     write_many(store, 8, namespace="other")
-    oldest = store.head(CLUSTER).oldest
+    first = oldest(store, revisions)
 
-    seen = Unchanged(revisions[oldest - 1], SCOPES)
+    seen = Unchanged(revisions[first], SCOPES)
     with pytest.raises(Conflict):
         store.apply(CLUSTER, [put(pod("x"))], precondition=seen)
 

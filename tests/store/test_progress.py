@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.backends import CLUSTER, follow_all, node, objects, pod, put
+from tests.store.backends import CLUSTER, end_due, follow_all, node, objects, pod, put, scanned
 from topospread.errors import TooLarge
 from topospread.store.model import MAX_CHANGES, Key, Kind, Put, Remove, Unchanged, WriteOutcome
 from topospread.store.values import OBSERVABLE, observed_version, progress
@@ -61,8 +61,7 @@ def test_progress_is_no_object_of_the_cluster(store):
     everything = dict.fromkeys(OBSERVABLE, "1")
     store.apply(CLUSTER, [put(pod()), put(node()), *progress(everything)])
     for kind in OBSERVABLE:
-        found = [each.key.kind for page in store.scan(CLUSTER, kind=kind) for each in page]
-        assert set(found) <= {kind}
+        assert {each.key.kind for each in scanned(store, kind)} <= {kind}
     assert store.drop(CLUSTER) == 2
     assert observed(store) == {}
 
@@ -104,7 +103,7 @@ def test_reservations_that_end_are_logged_with_their_pods_uid(store):
     store.apply(CLUSTER, [Put(puts[1], lifetime=1)])
     ended: dict[Key, tuple[str, str]] = {}
     while len(ended) < 3:
-        store.purge(CLUSTER)
+        end_due(store)
         ended = {
             entry.key: (entry.uid, entry.version)
             for transaction in follow_all(store)

@@ -249,7 +249,7 @@ def opened_if_there(url):
 
 @pytest.mark.parametrize(
     ("taken", "missing"),
-    [("-@write", "XADD"), ("-hset", "HSET"), ("-evalsha", "EVALSHA"), ("-@read", "HMGET")],
+    [("-@write", "XADD"), ("-hset", "HSET"), ("-evalsha", "EVALSHA"), ("-@read", "TYPE")],
 )
 def test_a_right_that_is_taken_away_later_is_named(start_redis, taken, missing):
     server = start_redis()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.relays import Relay
+from tests.relays import WatchedRelay
 from tests.store.backends import CLUSTER, RedisBackend, node, objects, put
 from tests.store.conftest import SETTINGS
 from topospread.errors import StoreUnavailable
@@ -21,11 +20,10 @@ if TYPE_CHECKING:
     from topospread.store.api import Store
 
 
-class Forgetful(Relay):
+class Forgetful(WatchedRelay):
     """A way to a server that can end in place of the next answer to a script.
 
     Attributes:
-        url: of the way.
         between: called then, once.
     """
 
@@ -33,27 +31,18 @@ class Forgetful(Relay):
         self.between: Callable[[], object] | None = None
         self._asked = False
         super().__init__(f"127.0.0.1:{server.port}")
-        self.url = f"redis://{self.address}/0"
 
-    def _there(self, caller: socket.socket, server: socket.socket) -> None:
-        with suppress(OSError):
-            while content := caller.recv(1 << 16):
-                # Not in place of an answer to what a connection begins with.
-                self._asked = b"EVAL" in content
-                server.sendall(content)
-        with suppress(OSError):
-            server.shutdown(socket.SHUT_RDWR)
+    def asked(self, content: bytes) -> None:
+        # Not in place of an answer to what a connection begins with.
+        self._asked = b"EVAL" in content
 
-    def _back(self, server: socket.socket, caller: socket.socket) -> None:
-        with suppress(OSError):
-            while content := server.recv(1 << 16):
-                if self._asked and self.between is not None:
-                    between, self.between = self.between, None
-                    between()
-                    break
-                caller.sendall(content)
-        with suppress(OSError):
-            caller.shutdown(socket.SHUT_RDWR)
+    def answers(self, content: bytes) -> bool:
+        del content
+        if not self._asked or self.between is None:
+            return True
+        between, self.between = self.between, None
+        between()
+        return False
 
 
 @pytest.fixture
@@ -71,7 +60,7 @@ def ours(way: Forgetful) -> Iterator[Store]:
 @pytest.fixture
 def other(redis_url: str) -> Iterator[Store]:
     with closing(RedisBackend(redis_url).open(SETTINGS)) as store:
-        store.purge(CLUSTER)  # Redis knows the script from now on
+        store.lease(CLUSTER)  # Redis knows the script from now on
         yield store
 
 

@@ -90,6 +90,43 @@ def test_one_node_is_enough_to_find_the_others(nodes):
     store.close()
 
 
+def test_nodes_that_say_no_address_are_where_the_first_one_is(start_redis, chosen_ports):
+    del chosen_ports
+    says_none = {"cluster-preferred-endpoint-type": "unknown-endpoint"}
+    store = opened(cluster_url(cluster_of(start_redis, options=says_none)))
+
+    for name in NAMES:
+        store.apply(name, [put(node())])
+    assert store.clusters() == sorted(NAMES)
+    store.close()
+
+
+def test_the_map_is_not_asked_of_a_node_that_did_not_answer(nodes, monkeypatch):
+    """It would take all of the time-out, which no test outlasts."""
+    monkeypatch.setattr("topospread.store.redis.topology.MAP_REFRESH_INTERVAL", 0.0)
+    store = opened(cluster_url(nodes), settings=replace(SETTINGS, timeout=3600.0))
+    for name in NAMES:
+        store.apply(name, [put(node())])
+    silent = [name for name in NAMES if is_node(nodes[0], name)]
+    others = [name for name in NAMES if name not in silent]
+    # The others shall not take the cluster for down.
+    for server in nodes[1:]:
+        with server.client() as client:
+            client.config_set("cluster-require-full-coverage", "no")
+    topology = store._clients.topology
+    pool_of_silent = topology.pool(silent[0]).commands
+    nodes[0].pause()
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            for number in range(20):
+                topology.invalidate(pool_of_silent)
+                asked = pool.submit(store.head, others[number % len(others)])
+                assert asked.result(LONG).revision.number == 1
+        finally:
+            nodes[0].resume()
+    store.close()
+
+
 def test_a_node_named_as_a_single_server_leads_to_the_cluster(nodes):
     store = opened(nodes[0].url)
 

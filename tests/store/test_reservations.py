@@ -8,7 +8,9 @@ from tests.store.backends import (
     CLUSTER,
     DIGEST,
     OTHER_DIGEST,
+    end_due,
     follow_all,
+    get,
     node,
     objects,
     pod,
@@ -17,13 +19,12 @@ from tests.store.backends import (
 )
 from topospread.errors import Conflict, InvalidRequest
 from topospread.store.model import (
+    MAX_ENDED,
     MAX_LIFETIME,
-    MAX_PURGED,
     Key,
     Kind,
     Put,
     Remove,
-    Revision,
     StoredObject,
     Unchanged,
     WriteOutcome,
@@ -59,17 +60,16 @@ def test_reservation_is_stored_with_its_expiry(store):
 
     (found,) = objects(store).values()
     assert found == StoredObject(reservation(), b"node-1", DIGEST, "", "uid-1", applied.at + HOUR)
-    assert store.get(CLUSTER, reservation()) == found
+    assert get(store, reservation()) == found
     (transaction,) = follow_all(store)
     assert [entry.object for entry in transaction.entries] == [found]
 
 
 def test_without_a_lifetime_it_is_never_due(store):
-    applied = store.apply(CLUSTER, [reserve(lifetime=None)])
+    store.apply(CLUSTER, [reserve(lifetime=None)])
 
-    assert applied.at == 0
     assert objects(store)[reservation()].expires_at == 0
-    assert store.purge(CLUSTER).ended == ()
+    assert end_due(store).ended == ()
 
 
 def test_writing_it_again_renews_it_and_is_not_relevant(store):
@@ -181,20 +181,21 @@ def test_due_reservations_end_with_the_next_write(store):
     assert reservation("later") in objects(store)
 
 
-def test_a_write_without_effect_ends_nothing(store):
+def test_a_write_without_effect_ends_what_is_due_all_the_same(store):
     store.apply(CLUSTER, [put(node())])
-    store.apply(CLUSTER, [reserve(lifetime=0)])
+    due = store.apply(CLUSTER, [reserve(lifetime=0)])
 
     applied = store.apply(CLUSTER, [put(node())])
 
-    assert applied.revision == applied.previous
-    assert reservation() in objects(store)
+    assert (applied.previous, applied.ended) == (due.revision, (reservation(),))
+    assert applied.outcomes == (WriteOutcome.UNCHANGED,)
+    assert reservation() not in objects(store)
 
 
-def test_purging_ends_what_is_due_and_is_logged(store):
+def test_a_write_of_nothing_ends_what_is_due_and_is_logged(store):
     seen = store.apply(CLUSTER, [reserve(lifetime=0), reserve(reservation("later"))]).revision
 
-    applied = store.purge(CLUSTER)
+    applied = end_due(store)
 
     assert (applied.previous, applied.ended, applied.outcomes) == (seen, (reservation(),), ())
     assert entries(store, seen) == [("RESERVATION", "web-1", False)]
@@ -202,23 +203,18 @@ def test_purging_ends_what_is_due_and_is_logged(store):
         store.apply(CLUSTER, [put(pod("b"))], precondition=Unchanged(seen, ("default",)))
 
 
-def test_purging_when_nothing_is_due_writes_nothing(store):
+def test_a_write_of_nothing_when_nothing_is_due_writes_nothing(store):
     head = store.apply(CLUSTER, [reserve()]).revision
 
-    assert store.purge(CLUSTER).revision == head
+    assert end_due(store).revision == head
     assert store.head(CLUSTER).revision == head
 
 
-def test_purging_an_unknown_cluster_makes_none(store):
-    assert store.purge(CLUSTER).revision == Revision()
-    assert store.clusters() == []
-
-
-def test_purging_goes_in_bounded_steps(store):
-    names = [f"p-{number:03}" for number in range(MAX_PURGED + 5)]
+def test_due_reservations_end_in_bounded_steps(store):
+    names = [f"p-{number:03}" for number in range(MAX_ENDED + 5)]
     store.apply(CLUSTER, [reserve(reservation(name), lifetime=0) for name in names])
 
-    assert [len(store.purge(CLUSTER).ended) for _ in range(3)] == [MAX_PURGED, 5, 0]
+    assert [len(end_due(store).ended) for _ in range(3)] == [MAX_ENDED, 5, 0]
     assert objects(store) == {}
 
 
@@ -228,7 +224,7 @@ def test_a_due_reservation_can_be_renewed_until_its_end_is_logged(store):
     applied = store.apply(CLUSTER, [reserve(lifetime=HOUR)])
 
     assert applied.ended == ()
-    assert store.purge(CLUSTER).ended == ()
+    assert end_due(store).ended == ()
     assert objects(store)[reservation()].expires_at == applied.at + HOUR
 
 
@@ -239,7 +235,7 @@ def test_released_it_is_due_no_more(store):
     )
 
     assert store.apply(CLUSTER, [put(node())]).ended == ()
-    assert store.purge(CLUSTER).ended == ()
+    assert end_due(store).ended == ()
 
 
 def test_dropping_a_cluster_drops_what_is_due(store):
@@ -247,7 +243,7 @@ def test_dropping_a_cluster_drops_what_is_due(store):
     assert store.drop(CLUSTER) == 1
 
     store.apply(CLUSTER, [put(node())])
-    assert store.purge(CLUSTER).ended == ()
+    assert end_due(store).ended == ()
 
 
 def test_a_follower_holds_what_the_store_holds(store):
@@ -293,7 +289,7 @@ def test_newer_reservation_outlasts_the_removal_of_an_older_one(store):
     store.apply(CLUSTER, [second])
     removed = store.apply(CLUSTER, [Remove(reservation(), up_to_version="1")])
     assert removed.outcomes == (WriteOutcome.IGNORED_STALE,)
-    assert store.get(CLUSTER, reservation()) is not None
+    assert get(store, reservation()) is not None
 
 
 def test_removed_reservation_leaves_no_tombstone(store):

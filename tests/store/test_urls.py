@@ -11,9 +11,7 @@ from topospread.store.urls import (
     SENTINEL_USERNAME_VARIABLE,
     TLS,
     USERNAME_VARIABLE,
-    ClusterURL,
     RedisURL,
-    SentinelURL,
     SqliteURL,
     parse_store_url,
 )
@@ -30,23 +28,27 @@ SECRETS = {USERNAME_VARIABLE: "someone", PASSWORD_VARIABLE: "hush"}
         ("sqlite:///a%20b/%C3%BC.db", SqliteURL("/a b/ü.db"), "sqlite:///a b/ü.db"),
         ("sqlite:///a.db?synchronous=full", SqliteURL("/a.db", full_sync=True), "sqlite:///a.db"),
         ("sqlite:///a.db?synchronous=normal", SqliteURL("/a.db"), "sqlite:///a.db"),
-        ("redis://db", RedisURL("db"), "redis://db:6379/0"),
-        ("redis://db:7000/3", RedisURL("db", 7000, database=3), "redis://db:7000/3"),
-        ("redis://db/", RedisURL("db"), "redis://db:6379/0"),
-        ("redis://[::1]:7000", RedisURL("::1", 7000), "redis://[::1]:7000/0"),
+        ("redis://db", RedisURL((("db", 6379),)), "redis://db:6379/0"),
+        ("redis://db:7000/3", RedisURL((("db", 7000),), database=3), "redis://db:7000/3"),
+        ("redis://db/", RedisURL((("db", 6379),)), "redis://db:6379/0"),
+        ("redis://[::1]:7000", RedisURL((("::1", 7000),)), "redis://[::1]:7000/0"),
         (
             "redis://u:p%40s@db",
-            RedisURL("db", username="u", password="p@s"),
+            RedisURL((("db", 6379),), username="u", password="p@s"),
             "redis://db:6379/0",
         ),
-        ("redis://:p@db", RedisURL("db", password="p"), "redis://db:6379/0"),
-        ("rediss://db", RedisURL("db", tls=TLS()), "rediss://db:6379/0"),
+        ("redis://:p@db", RedisURL((("db", 6379),), password="p"), "redis://db:6379/0"),
+        ("rediss://db", RedisURL((("db", 6379),), tls=TLS()), "rediss://db:6379/0"),
         (
             "rediss://db?cacert=/ca&cert=/c&key=/k",
-            RedisURL("db", tls=TLS("/ca", "/c", "/k")),
+            RedisURL((("db", 6379),), tls=TLS("/ca", "/c", "/k")),
             "rediss://db:6379/0",
         ),
-        ("rediss://db?insecure=yes", RedisURL("db", tls=TLS(insecure=True)), "rediss://db:6379/0"),
+        (
+            "rediss://db?insecure=yes",
+            RedisURL((("db", 6379),), tls=TLS(insecure=True)),
+            "rediss://db:6379/0",
+        ),
         ("unix:///run/r.sock", RedisURL(socket="/run/r.sock"), "unix:///run/r.sock?db=0"),
         (
             "unix://u:p@/run/r.sock?db=2",
@@ -55,23 +57,30 @@ SECRETS = {USERNAME_VARIABLE: "someone", PASSWORD_VARIABLE: "hush"}
         ),
         (
             "redis+sentinel://db/main",
-            SentinelURL("main", (("db", 26379),)),
+            RedisURL((("db", 26379),), "sentinel", service="main"),
             "redis+sentinel://db:26379/main/0",
         ),
         (
             "redis+sentinel://u:p%40s@a:1,[::1]:2,c/main/3",
-            SentinelURL("main", (("a", 1), ("::1", 2), ("c", 26379)), 3, "u", "p@s"),
+            RedisURL(
+                (("a", 1), ("::1", 2), ("c", 26379)),
+                "sentinel",
+                service="main",
+                database=3,
+                username="u",
+                password="p@s",
+            ),
             "redis+sentinel://a:1,[::1]:2,c:26379/main/3",
         ),
         (
             "rediss+sentinel://db/main?cacert=/ca",
-            SentinelURL("main", (("db", 26379),), tls=TLS("/ca")),
+            RedisURL((("db", 26379),), "sentinel", service="main", tls=TLS("/ca")),
             "rediss+sentinel://db:26379/main/0",
         ),
-        ("redis+cluster://a", ClusterURL((("a", 6379),)), "redis+cluster://a:6379"),
+        ("redis+cluster://a", RedisURL((("a", 6379),), "cluster"), "redis+cluster://a:6379"),
         (
             "rediss+cluster://:p%40s@a:1,b:2/0?insecure=yes",
-            ClusterURL((("a", 1), ("b", 2)), password="p@s", tls=TLS(insecure=True)),
+            RedisURL((("a", 1), ("b", 2)), "cluster", password="p@s", tls=TLS(insecure=True)),
             "rediss+cluster://a:1,b:2",
         ),
     ],
@@ -107,7 +116,7 @@ def test_sentinels_have_a_password_of_their_own():
     environ = {SENTINEL_USERNAME_VARIABLE: "guard", SENTINEL_PASSWORD_VARIABLE: "hush"}
     parsed = parse_store_url("redis+sentinel://:word@db/main", environ)
 
-    assert isinstance(parsed, SentinelURL)
+    assert isinstance(parsed, RedisURL)
     assert (parsed.username, parsed.password) == ("", "word")
     assert (parsed.sentinel_username, parsed.sentinel_password) == ("guard", "hush")
     assert "hush" not in repr(parsed) + parsed.address
@@ -140,12 +149,13 @@ def test_sentinels_have_a_password_of_their_own():
         ("sqlite:///a%00.db", "three slashes"),
         ("sqlite:///a.db?mode=ro", "no option 'mode'"),
         ("sqlite:///a.db?synchronous=off", "normal or full"),
-        ("redis://", "lacks a host"),
-        ("redis:///0", "lacks a host"),
-        ("redis://db:0", "port 0"),
-        ("redis://db:port", "cannot be read"),
-        ("redis://db:70000", "cannot be read"),
-        ("redis://[::1", "cannot be read"),
+        ("redis://", "takes a host"),
+        ("redis:///0", "takes a host"),
+        ("redis://db:0", "takes a host"),
+        ("redis://db:port", "takes a host"),
+        ("redis://db:70000", "takes a host"),
+        ("redis://[::1", "takes a host"),
+        ("redis://a,b", "takes a host"),
         ("redis://db/one", "database is a number"),
         ("redis://db/0/1", "database is a number"),
         ("redis://db/-1", "database is a number"),

@@ -85,7 +85,7 @@ def test_versions_compare_like_numbers(left, right):
 def test_trimming_keeps_the_limit_and_little_more(limit, sizes):
     marks, total, oldest = "", 0, 1
     for number, size in enumerate(sizes, 1):
-        marks, last, _ = rules.trimmed(marks, number, total, total + size, limit)
+        marks, last = rules.trimmed(marks, number, total, total + size, limit)
         total += size
         oldest = last + 1 if last else oldest
         kept = sum(sizes[oldest - 1 : number])

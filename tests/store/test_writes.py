@@ -8,7 +8,9 @@ from tests.store.backends import (
     CLUSTER,
     DIGEST,
     OTHER_DIGEST,
+    existing,
     follow_all,
+    get,
     node,
     objects,
     pod,
@@ -26,7 +28,7 @@ def test_a_new_object_is_created_and_found(store):
     assert applied.previous == Revision()
     assert applied.revision.number == 1
     assert applied.revision.tag
-    assert store.get(CLUSTER, pod()) == put(pod(), "5").object
+    assert get(store, pod()) == put(pod(), "5").object
     assert store.head(CLUSTER).revision == applied.revision
 
 
@@ -37,7 +39,7 @@ def test_a_newer_version_updates(store):
     assert second.outcomes == (WriteOutcome.UPDATED,)
     assert second.previous == first.revision
     assert second.revision.number == 2
-    assert store.get(CLUSTER, pod()).payload == b"other"
+    assert existing(store, pod()).payload == b"other"
 
 
 def test_identical_bytes_are_not_written(store):
@@ -53,7 +55,7 @@ def test_the_same_version_with_other_bytes_is_written(store):
     store.apply(CLUSTER, [put(pod(), "5")])
 
     assert store.apply(CLUSTER, [put(pod(), "5", b"other")]).outcomes == (WriteOutcome.UPDATED,)
-    assert store.get(CLUSTER, pod()).payload == b"other"
+    assert existing(store, pod()).payload == b"other"
 
 
 @pytest.mark.parametrize(
@@ -72,11 +74,11 @@ def test_an_older_version_is_ignored_and_force_writes_it(store, stored, sent):
     late = store.apply(CLUSTER, [put(pod(), sent, b"late")])
     assert late.outcomes == (WriteOutcome.IGNORED_STALE,)
     assert late.revision == late.previous
-    assert store.get(CLUSTER, pod()).resource_version == stored
+    assert existing(store, pod()).resource_version == stored
 
     forced = store.apply(CLUSTER, [put(pod(), sent, b"late")], force=True)
     assert forced.outcomes == (WriteOutcome.UPDATED,)
-    assert store.get(CLUSTER, pod()).resource_version == sent
+    assert existing(store, pod()).resource_version == sent
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_without_a_version_a_write_is_always_applied(store, stored, sent):
     store.apply(CLUSTER, [put(pod(), stored)])
 
     assert store.apply(CLUSTER, [put(pod(), sent, b"new")]).outcomes == (WriteOutcome.UPDATED,)
-    assert store.get(CLUSTER, pod()).resource_version == sent
+    assert existing(store, pod()).resource_version == sent
 
 
 def test_versions_are_compared_for_one_key_only(store):
@@ -157,7 +159,7 @@ def test_every_kind_is_kept_apart(store, kind):
     store.apply(CLUSTER, [put(pod("same-name"), payload=b"pod"), put(node("same-name"))])
     applied = store.apply(CLUSTER, [put(key, payload=b"mine")])
 
-    assert store.get(CLUSTER, key).payload == b"mine"
+    assert existing(store, key).payload == b"mine"
     assert follow_all(store)[-1].entries[0].key == key
     assert objects(store)[key].payload == b"mine"
     expected = WriteOutcome.UPDATED if kind in (Kind.NODE, Kind.POD) else WriteOutcome.CREATED
@@ -171,7 +173,7 @@ def test_payloads_are_any_bytes(store, payload):
     stored = put(pod(), "3", payload, bytes(range(248, 256))).object
     store.apply(CLUSTER, [put(pod(), "3", payload, bytes(range(248, 256)))])
 
-    assert store.get(CLUSTER, pod()) == stored
+    assert get(store, pod()) == stored
     assert objects(store)[pod()] == stored
     assert follow_all(store)[0].entries[0].object == stored
 
@@ -180,7 +182,7 @@ def test_long_versions_and_uids_come_back(store):
     change = put(pod("p" * 253, "n" * 253), "1" * 255, uid="u" * 255)
     store.apply(CLUSTER, [change])
 
-    assert store.get(CLUSTER, change.object.key) == change.object
+    assert get(store, change.object.key) == change.object
     assert objects(store) == {change.object.key: change.object}
 
 
@@ -192,4 +194,4 @@ def test_a_value_that_cannot_be_read_is_replaced(store, backend):
 
     assert applied.outcomes == (WriteOutcome.UPDATED,)
     assert follow_all(store)[-1].entries[0].relevant
-    assert store.get(CLUSTER, pod()).resource_version == "1"
+    assert existing(store, pod()).resource_version == "1"

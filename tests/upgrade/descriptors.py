@@ -20,7 +20,9 @@ DESCRIPTORS = RECORDED / "descriptors.binpb"
 
 def current() -> FileDescriptorSet:
     """Descriptors of the code at hand."""
-    import_module("topospread.app.server")  # its process knows all of them
+    # A server's process knows all of them once each service was asked for.
+    for module in ("topospread.app.server", "topospread_proto.v1.lease_service_pb2"):
+        import_module(module)
     pool = descriptor_pool.Default()
     found = FileDescriptorSet()
     for path in sorted((ROOT / "proto").rglob("*.proto")):

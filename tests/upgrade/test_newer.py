@@ -21,6 +21,7 @@ from topospread.errors import ConfigError, StoreUnavailable
 from topospread.generated.internal.v1.stored_pb2 import StoredReservation
 from topospread.replica.view import Token
 from topospread.store.model import Key, Kind, Put, StoredObject
+from topospread.store.values import FORMAT
 from topospread_client import object_from_manifest, pod_from_manifest
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2, placement_service_pb2, placement_service_pb2_grpc
@@ -148,7 +149,8 @@ def extend_file(path: Any) -> None:
         connection.execute("CREATE TABLE newest (name TEXT)")
         row = connection.execute("SELECT id, number, tag FROM cluster").fetchone()
         connection.execute(
-            "INSERT INTO object (cluster, kind, namespace, name, value) VALUES (?, 9, 'n', 'x', ?)",
+            "INSERT INTO object (cluster, kind, namespace, name, value, due) "
+            "VALUES (?, 9, 'n', 'x', ?, 0)",
             (row[0], b"newer"),
         )
         name, value = b"=9/n/x", b"newer"
@@ -165,7 +167,8 @@ def extend_redis(client: Any) -> None:
     meta, log = f"ts:{{{CLUSTER}}}:meta", f"ts:{{{CLUSTER}}}:log"
     number, tag = client.hmget(meta, "number", "tag")
     client.hset(meta, mapping={"newer": "x", "number": int(number) + 1, "tag": "new"})
-    client.hset(f"ts:{{{CLUSTER}}}:workload", "9/n/x", "newer")
+    client.hset(f"ts:{{{CLUSTER}}}:object", "9/n/x", "newer")
+    client.zadd(f"ts:{{{CLUSTER}}}:names", {"9\0n\0x": 0})
     client.hset(f"ts:{{{CLUSTER}}}:newest", "x", "newer")
     fields = {"t": "new", "p": tag, "=9/n/x": "newer", "newer": "x"}
     client.xadd(log, fields, id=f"{int(number) + 1}-0")
@@ -202,19 +205,22 @@ def test_additions_of_a_newer_version_to_the_store_are_left_alone(place, running
 # ------------------------------ another format
 
 
-def bring_to_format_two(place: Place) -> None:
+NEWER_FORMAT = FORMAT + 1
+
+
+def bring_to_newer_format(place: Place) -> None:
     if isinstance(place, File):
         with closing(sqlite3.connect(place.path)) as connection:
-            connection.execute("PRAGMA user_version = 2")
+            connection.execute(f"PRAGMA user_version = {NEWER_FORMAT}")
         return
     with closing(redis.Redis.from_url(place.backend.url)) as client:
-        client.hset(f"ts:{{{CLUSTER}}}:meta", "format", "2")
+        client.hset(f"ts:{{{CLUSTER}}}:meta", "format", NEWER_FORMAT)
 
 
 def test_a_server_under_which_the_format_changes_writes_no_more(place, running):
     running.apply(*two_zones())
     assert judged(running) == (1, ["b1"])
-    bring_to_format_two(place)
+    bring_to_newer_format(place)
     before = place.content()
     reference = pb.ObjectReference(kind=common_pb2.KIND_NODE, name="a1")
     place_pod = placement_service_pb2.PlacePodRequest(
@@ -243,18 +249,18 @@ def test_a_server_under_which_the_format_changes_writes_no_more(place, running):
 def test_every_call_to_a_store_of_another_format_is_refused(place, running, newer):
     running.apply(*two_zones())
     head = newer.head(CLUSTER)
-    bring_to_format_two(place)
+    bring_to_newer_format(place)
     change = Put(StoredObject(Key(Kind.NODE, "", "x"), b"", b"12345678"))
 
     for call in (
         lambda: newer.head(CLUSTER),
-        lambda: newer.get(CLUSTER, Key(Kind.NODE, "", "a1")),
-        lambda: list(newer.scan(CLUSTER)),
+        lambda: newer.get(CLUSTER, [Key(Kind.NODE, "", "a1")]),
+        lambda: newer.scan(CLUSTER, Kind.NODE),
         lambda: newer.follow(CLUSTER, head.identity, head.revision, wait=0),
-        lambda: newer.verify(CLUSTER, head.identity, head.revision),
+        lambda: newer.follow(CLUSTER, head.identity, head.revision, wait=0, limit=0),
         lambda: newer.apply(CLUSTER, [change]),
-        lambda: newer.purge(CLUSTER),
-        lambda: newer.confirm_history(CLUSTER, [Kind.NODE]),
+        lambda: newer.apply(CLUSTER, []),
+        lambda: newer.lease(CLUSTER),
         lambda: newer.lease(CLUSTER, "feeder", 1000),
         lambda: newer.drop(CLUSTER),
     ):
@@ -262,14 +268,15 @@ def test_every_call_to_a_store_of_another_format_is_refused(place, running, newe
             call()
 
 
-def test_a_server_does_not_begin_with_a_file_of_another_format(tmp_path):
+@pytest.mark.parametrize("found", [1, NEWER_FORMAT])
+def test_a_server_does_not_begin_with_a_file_of_another_format(tmp_path, found):
     backend = SqliteBackend(f"sqlite://{tmp_path}/state.db")
     backend.open(SETTINGS).close()
     with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute(f"PRAGMA user_version = {found}")
 
     with (
-        pytest.raises(ConfigError, match="use the version that wrote it"),
+        pytest.raises(ConfigError, match=f"has format {found}, .* use the version that wrote it"),
         served(store=backend.url),
     ):
         pass
@@ -280,10 +287,10 @@ def test_a_cluster_of_another_format_takes_no_other_with_it(redis_url, redis_ser
         for cluster in ("default", "other"):
             peer.apply(*two_zones(), cluster=cluster)
     with redis_server.client() as client:
-        client.hset("ts:{default}:meta", "format", "2")
+        client.hset("ts:{default}:meta", "format", NEWER_FORMAT)
 
     with served(store=redis_url) as server, Peer(server.address) as peer:
         assert peer.evaluate(cluster="other").feasible_node_count == 1
-        with pytest.raises(grpc.RpcError, match="this version knows 1") as refused:
+        with pytest.raises(grpc.RpcError, match=f"this version knows {FORMAT}") as refused:
             peer.engine.EvaluatePod(evaluate_request(), timeout=PATIENCE)
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from topospread.api.server_info import ServerFacts
     from topospread.service.decisions.engine import Engine
     from topospread.service.inspecting.inspector import Inspector
-    from topospread.service.placement.coordinator import PlacementCoordinator
+    from topospread.service.placement.places import Places
     from topospread.service.state.leases import Leases
     from topospread.service.state.write import StateWriter
-    from topospread.store.api import ReadStore
+    from topospread.store.api import Reader
     from topospread.telemetry.metrics import Metrics
 
 
@@ -40,7 +40,7 @@ class Writing:
         metrics: counts the places that are held.
     """
 
-    placement: PlacementCoordinator
+    placement: Places
     writes: StateWriter
     leases: Leases
     metrics: Metrics
@@ -57,7 +57,7 @@ class UseCases:
     """
 
     engine: Engine
-    store: ReadStore
+    store: Reader
     metrics: DecisionCounters
     inspector: Callable[[], Inspector]
     facts: Callable[[], ServerFacts]
@@ -199,7 +199,7 @@ _READING: Final[tuple[tuple[str, str, _Maker], ...]] = (
 
 _WRITING: Final[tuple[tuple[str, str, _Maker], ...]] = (
     ("ClusterStateService", "ApplyObjects DeleteObjects ReplaceObjects", _state_writes),
-    ("ClusterStateService", "DeleteCluster AcceptStore", _state_writes),
+    ("ClusterStateService", "DeleteCluster", _state_writes),
     ("PlacementService", "PlacePod ReserveNode ReleaseReservation", _places),
     ("LeaseService", "AcquireLease RenewLease ReleaseLease GetLease", _leases),
 )

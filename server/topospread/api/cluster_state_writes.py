@@ -13,10 +13,10 @@ from topospread.codec.warnings import warnings_of
 from topospread.errors import InvalidRequest, ReplaceIncomplete
 from topospread.kube.violations import Problems, forbidden, invalid, required
 from topospread.service.decisions.request import DEFAULT_CLUSTER
-from topospread.service.messages import NO_HISTORY, revision_meta
+from topospread.service.messages import revision_meta
 from topospread.service.state.write import IncomingObjects, WriteResult
 from topospread.store.checks import check_cluster, check_size, wrong_words
-from topospread.store.model import Key, Remove, WriteOutcome
+from topospread.store.model import Key, Kind, Remove, WriteOutcome
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
 
@@ -37,7 +37,7 @@ _JSON_NAMES: Final = {field.name: field.json_name for field in pb.ClusterObject.
 
 
 class ClusterStateWriteServicer:
-    """The methods that write, and AcceptStore.
+    """The methods that write.
 
     Args:
         writes: the use cases.
@@ -53,7 +53,6 @@ class ClusterStateWriteServicer:
             "DeleteObjects": Unary(pb.DeleteObjectsRequest, self.delete),
             "ReplaceObjects": ClientStreaming(pb.ReplaceObjectsRequest, self.replace),
             "DeleteCluster": Unary(pb.DeleteClusterRequest, self.delete_cluster),
-            "AcceptStore": Unary(pb.AcceptStoreRequest, self.accept_store),
         }
 
     def apply(self, request: pb.ApplyObjectsRequest, call: Call) -> pb.ApplyObjectsResponse:
@@ -119,6 +118,7 @@ class ClusterStateWriteServicer:
         kind = wrong.read(object_kind, start.kind, "start.kind")
         wrong.read(check_version, version or "0", "start.resourceVersion")
         fence = wrong.read(_fence, start, "start.fencingToken")
+        kinds = wrong.read(_feed_kinds, start.kind, start.kinds)
         wrong.raise_all()
         with call.memory() as take:
             replaced = self._writes.replace(
@@ -130,6 +130,7 @@ class ClusterStateWriteServicer:
                 timeout=call.time_left(),
                 traced=store_spans(call, start.cluster),
                 fence=fence,
+                kinds=kinds,
             )
         counts = replaced.outcomes
         return pb.ReplaceObjectsResponse(
@@ -152,17 +153,6 @@ class ClusterStateWriteServicer:
         # There is no state any more that a revision could be of.
         return pb.DeleteClusterResponse(meta=common_pb2.ResponseMeta(), object_count=count)
 
-    def accept_store(self, request: pb.AcceptStoreRequest, call: Call) -> pb.AcceptStoreResponse:
-        """ClusterStateService.AcceptStore."""
-        seen = request.store_identity
-        wrong = Problems()
-        cluster = wrong.read(_named_cluster, request.cluster)
-        wrong.read(check_required, seen, "storeIdentity", "give what GetCluster tells")
-        wrong.raise_all()
-        identity = "" if seen == NO_HISTORY else seen
-        token = self._writes.accept(cluster, identity, call.deadline)
-        return pb.AcceptStoreResponse(meta=revision_meta(token))
-
 
 def _named_cluster(name: str) -> str:
     check_required(name, "cluster", "no name stands for another here")
@@ -175,6 +165,24 @@ def _check_started(cluster: str) -> None:
         check_cluster(cluster)
     except InvalidRequest as wrong:
         raise wrong.under("start") from wrong
+
+
+def _feed_kinds(kind: int, kinds: Iterable[int]) -> frozenset[Kind]:
+    """All kinds that the feed of a list lists; none where it does not say.
+
+    Raises:
+        InvalidRequest: one that is not known, or the list's is not among them.
+    """
+    wrong = Problems()
+    found = {
+        wrong.read(object_kind, each, f"start.kinds[{position}]")
+        for position, each in enumerate(kinds)
+    }
+    wrong.raise_all()
+    if found and kind not in {each.value for each in found}:
+        text = "start.kind must be among them: they are all that the feed lists"
+        raise InvalidRequest.of([required("start.kinds", text)])
+    return frozenset(found)
 
 
 def _fence(request: Any, path: str) -> int:

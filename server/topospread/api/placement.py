@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from topospread.api.decode import (
@@ -46,20 +45,26 @@ from topospread.store.model import Key, Kind
 from topospread_proto.v1 import placement_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
+    from typing import TypeVar
 
     from topospread.replica.replicas import Replicas
     from topospread.service.decisions.request import NodeSelection, PodRef
-    from topospread.service.placement.coordinator import PlacementCoordinator
-    from topospread.service.placement.requests import PlacementRequest, PlacementResult
+    from topospread.service.placement.places import Places
+    from topospread.service.placement.tasks import PlacementRequest, PlacementResult
+    from topospread.service.state.write import Traced
     from topospread.telemetry.metrics import Metrics, Placed
+
+    _Frame = TypeVar("_Frame", frames_pb2.PlacePodFrame, frames_pb2.ReserveNodeFrame)
+    _Nodes = NodeSelection | None
+    _Hold = Callable[[Places, PlacementRequest, Traced], PlacementResult]
 
 
 class PlacementServicer:
     """The methods that hold places; each raises what the use case raises."""
 
-    def __init__(self, coordinator: PlacementCoordinator, metrics: Metrics) -> None:
-        self._coordinator = coordinator
+    def __init__(self, places: Places, metrics: Metrics) -> None:
+        self._places = places
         self._metrics = metrics
         for call in ("PlacePod", "ReserveNode"):
             metrics.expect_placements(call)
@@ -74,18 +79,7 @@ class PlacementServicer:
 
     def place(self, request: frames_pb2.PlacePodFrame, call: Call) -> pb.PlacePodResponse:
         """PlacementService.PlacePod."""
-        try:
-            preference = Preference(fit_of(request.fit), request.seed)
-            nodes = candidates_of(request.candidates) if request.HasField("candidates") else None
-            placement = self._decode(request, call, nodes)
-            with self._counted("PlacePod", placement):
-                result = place(
-                    self._coordinator, placement, preference, store_spans(call, request.cluster)
-                )
-        except InvalidRequest as wrong:
-            raise_all_violations(wrong, request, self._coordinator.engine)
-            raise
-        self._record("PlacePod", placement, result, call)
+        placement, result = self._held(request, call, _best_node)
         return pb.PlacePodResponse(
             meta=revision_meta(result.token),
             node=result.node,
@@ -100,17 +94,7 @@ class PlacementServicer:
 
     def reserve(self, request: frames_pb2.ReserveNodeFrame, call: Call) -> pb.ReserveNodeResponse:
         """PlacementService.ReserveNode."""
-        try:
-            placement = self._decode(request, call)
-            node = node_of(request)
-            with self._counted("ReserveNode", placement):
-                result = reserve(
-                    self._coordinator, placement, node, store_spans(call, request.cluster)
-                )
-        except InvalidRequest as wrong:
-            raise_all_violations(wrong, request, self._coordinator.engine)
-            raise
-        self._record("ReserveNode", placement, result, call)
+        placement, result = self._held(request, call, _named_node)
         return pb.ReserveNodeResponse(
             node=result.node,
             meta=revision_meta(result.token),
@@ -130,7 +114,7 @@ class PlacementServicer:
         pod = wrong.read(_reserved_pod, request)
         wrong.raise_all()
         released = release(
-            self._coordinator,
+            self._places,
             cluster,
             (pod.namespace, pod.name, pod.uid),
             request.reservation_id,
@@ -141,36 +125,38 @@ class PlacementServicer:
             meta=revision_meta(released.token), released=released.released
         )
 
-    def _decode(
-        self,
-        request: frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame,
-        call: Call,
-        nodes: NodeSelection | None = None,
-    ) -> PlacementRequest:
-        shared = shared_request(request, call, nodes)
-        request_id = request_id_of(request)
-        return self._coordinator.new_request(
-            shared,
-            pod_of(request),
-            reservation_ttl_of(request),
-            request_id=request_id,
-            is_repeat=request.is_repeat or bool(request_id and _tried_before(call)),
-        )
+    def _held(
+        self, request: _Frame, call: Call, read: Callable[[_Frame], tuple[_Nodes, _Hold]]
+    ) -> tuple[PlacementRequest, PlacementResult]:
+        """Hold a place, count and record it.
 
-    @contextmanager
-    def _counted(self, name: str, placement: PlacementRequest) -> Iterator[None]:
-        """Count conflicts, also of calls that fail because of them."""
+        Args:
+            request: of PlacePod or ReserveNode.
+            call: it.
+            read: returns the candidates, and how one of them is held.
+        """
+        method, metrics = call.method.name, self._metrics
+        placement: PlacementRequest | None = None
         try:
-            yield
+            nodes, hold = read(request)
+            request_id = request_id_of(request)
+            placement = self._places.new_request(
+                shared_request(request, call, nodes),
+                pod_of(request),
+                reservation_ttl_of(request),
+                request_id=request_id,
+                is_repeat=request.is_repeat or bool(request_id and _tried_before(call)),
+            )
+            result = hold(self._places, placement, store_spans(call, request.cluster))
+        except InvalidRequest as wrong:
+            raise_all_violations(wrong, request, self._places.engine)
+            raise
         finally:
-            for _ in range(placement.conflicts):
-                self._metrics.placement_conflict(name)
-
-    def _record(
-        self, name: str, placement: PlacementRequest, result: PlacementResult, call: Call
-    ) -> None:
+            # Also of calls that fail because of them.
+            for _ in range(placement.conflicts if placement is not None else 0):
+                metrics.placement_conflict(method)
         outcome: Placed = "bound" if result.already_bound else "held" if result.node else "refused"
-        self._metrics.placement(name, outcome)
+        metrics.placement(method, outcome)
         if call.span.recording:
             call.span.set_many(
                 {
@@ -181,6 +167,18 @@ class PlacementServicer:
                     "topospread.conflicts": placement.conflicts,
                 }
             )
+        return placement, result
+
+
+def _best_node(request: frames_pb2.PlacePodFrame) -> tuple[_Nodes, _Hold]:
+    preference = Preference(fit_of(request.fit), request.seed)
+    nodes = candidates_of(request.candidates) if request.HasField("candidates") else None
+    return nodes, lambda places, wanted, traced: place(places, wanted, preference, traced)
+
+
+def _named_node(request: frames_pb2.ReserveNodeFrame) -> tuple[_Nodes, _Hold]:
+    node = node_of(request)
+    return None, lambda places, wanted, traced: reserve(places, wanted, node, traced)
 
 
 class ReservationServicer:

@@ -22,7 +22,6 @@ from topospread.kubernetes.pod_waker import PodWaker
 from topospread.kubernetes.sink import ServiceSink
 from topospread.service.extender.unschedulable_pods import UnschedulablePods
 from topospread.store.checks import check_cluster
-from topospread.store.values import OBSERVABLE
 from topospread.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from topospread.service.state.leases import Leases
     from topospread.service.state.write import StateWriter
 
-SYNCED_KINDS: Final = frozenset(OBSERVABLE)
 
 _MAX_BODY: Final = 1024
 

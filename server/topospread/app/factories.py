@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from topospread.service.extender.unschedulable_pods import UnschedulablePods
     from topospread.service.inspecting.inspector import Inspector
     from topospread.service.inspecting.statuses import ConstraintStatus
-    from topospread.service.placement.coordinator import PlacementCoordinator
+    from topospread.service.placement.places import Places
     from topospread.store.api import Store
     from topospread.store.urls import StoreURL
     from topospread.telemetry.metrics import Metrics
@@ -147,6 +147,7 @@ def make_replicas(
             max_groups=settings.max_groups,
             max_group_idle=settings.max_group_idle,
             group_budget=group_budget,
+            end_due=lambda cluster, identity: store.apply(cluster, (), identity=identity),
         ),
         on_waited={mode: metrics.consistency(mode.name.lower()).observe for mode in Freshness},
         max_clusters=settings.max_clusters,
@@ -289,7 +290,7 @@ def make_extender(
     settings: ServerSettings,
     *,
     engine: Engine,
-    placement: PlacementCoordinator,
+    placement: Places,
     unschedulable: UnschedulablePods | None,
     parts: Parts,
     metrics: Metrics,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 from topospread.api.api import Api, UseCases, Writing
 from topospread.api.server_info import ServerFacts, server_limits, settings_digest
 from topospread.app import factories
-from topospread.app.cluster_sync import SYNCED_KINDS, make_cluster_sync, make_pod_waking
+from topospread.app.cluster_sync import make_cluster_sync, make_pod_waking
 from topospread.app.credentials import CredentialWatcher
 from topospread.app.expander import (
     EXPANDER_FLAG,
@@ -43,9 +43,9 @@ from topospread.service.decisions.cycle import CycleCache
 from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.request import ProfileRegistry
 from topospread.service.inspecting.inspector import Inspector
-from topospread.service.placement.coordinator import PlacementCoordinator
+from topospread.service.placement.places import Places
 from topospread.service.state.leases import Leases
-from topospread.store.observed import OPERATIONS, ObservedStore
+from topospread.store.observed import OPERATIONS, observed_store
 from topospread.store.urls import parse_store_url
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from topospread.config.settings import ServerSettings
     from topospread.http.server import HttpServer
+    from topospread.replica.replica import Replica
     from topospread.service.extender.unschedulable_pods import UnschedulablePods
     from topospread.spread.settings import ConfiguredRules
     from topospread.store.api import Store
@@ -119,7 +120,7 @@ class Server:
             made.callback(self._watcher.close)
             self._tracing = tracing_from_environment(self.version)
             made.callback(self._tracing.close)
-            self._store = ObservedStore(
+            self._store = observed_store(
                 store or open_store(settings.store, environ, settings.wait_replicas),
                 self.metrics.store_error,
                 waiting,
@@ -153,7 +154,7 @@ class Server:
             )
             if self._monitor is not None:
                 made.callback(self._monitor.stop)
-            self._placement = PlacementCoordinator(self._engine, self._store)
+            self._placement = Places(self._engine, self._store)
             self._unschedulable = self._unschedulable_pods()
             self.grpc: Final = self._grpc_server()
             self._web = self._web_servers(made)
@@ -252,7 +253,7 @@ class Server:
         if self.settings.unready_when_stale:
             stale = [replica for replica in self._replicas.running() if replica.stale_for]
             if stale:
-                return False, [f"{replica.cluster}: store out of reach" for replica in stale]
+                return False, [_staleness(replica) for replica in stale]
         return True, ()
 
     def __enter__(self) -> Self:
@@ -440,7 +441,7 @@ class Server:
     def _has_synced(self) -> bool:
         """Whether the store has a full list of each kind already, maybe an older one."""
         try:
-            return set(self._store.head(self.settings.sync_cluster).confirmed) >= SYNCED_KINDS
+            return self._store.head(self.settings.sync_cluster).complete
         except TopospreadError as error:
             LOG.warning(
                 "cannot check whether cluster %s is synced: %s", self.settings.sync_cluster, error
@@ -480,3 +481,9 @@ class Server:
             self._replicas.preload(tuple(clusters), seconds_from_now(seconds))
         except TopospreadError as error:
             LOG.warning("not all clusters are loaded yet: %s", error)
+
+
+def _staleness(replica: Replica) -> str:
+    """Why a cluster's state grows old, for /readyz."""
+    lost = replica.identity_changed
+    return f"{replica.cluster}: " + ("store changed" if lost else "store out of reach")

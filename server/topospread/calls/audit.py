@@ -68,11 +68,6 @@ def _deleted_cluster(request: Any, answer: Any) -> dict[str, object]:
     return {} if answer is None else {"objects": answer.object_count}
 
 
-def _accepted_store(request: Any, answer: Any) -> dict[str, object]:
-    del answer
-    return {"store_identity": request.store_identity}
-
-
 def _lease(request: Any, answer: Any) -> dict[str, object]:
     fields: dict[str, object] = {"holder": request.holder_identity}
     if answer is not None:
@@ -92,7 +87,6 @@ FIELDS: Final[Mapping[str, Describe]] = {
     "DeleteObjects": _changed_objects,
     "ReplaceObjects": _replaced_objects,
     "DeleteCluster": _deleted_cluster,
-    "AcceptStore": _accepted_store,
     "AcquireLease": _lease,
     "RenewLease": _lease,
     "ReleaseLease": _released_lease,

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 VERBS: Final = (
     *("serve", "sync", "apply", "delete", "get", "watch", "dump", "evaluate", "explain", "report"),
     *("lint", "place", "reserve", "release", "rank-deletions", "simulate", "plan-rebalance"),
-    *("status", "lease", "store", "token", "config", "completion", "version"),
+    *("status", "lease", "token", "config", "completion", "version"),
 )
 
 _TOGETHER: Final = {
     **dict.fromkeys(("place", "reserve", "release"), "placements"),
-    **dict.fromkeys(("lease", "store", "completion", "version"), "about"),
+    **dict.fromkeys(("lease", "completion", "version"), "about"),
 }
 """Modules of several verbs, which have the verbs' names there.
 

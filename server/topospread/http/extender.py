@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.pods import ShapedPod
     from topospread.service.extender.unschedulable_pods import UnschedulablePods
-    from topospread.service.placement.coordinator import PlacementCoordinator
-    from topospread.service.placement.requests import PlacementRequest
+    from topospread.service.placement.places import Places
+    from topospread.service.placement.tasks import PlacementRequest
     from topospread.service.state.write import Traced
     from topospread.telemetry.metrics import Metrics, Placed
     from topospread.telemetry.spans import Attribute, CallSpan
@@ -183,7 +183,7 @@ class Extender:
     def __init__(
         self,
         engine: Engine,
-        placement: PlacementCoordinator,
+        placement: Places,
         metrics: Metrics,
         executors: Executors,
         *,

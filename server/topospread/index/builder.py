@@ -33,10 +33,11 @@ from topospread.index.snapshot import NO_WORKLOADS, NamespaceWorkloads, Snapshot
 from topospread.index.usage import NO_USAGE, PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
-    from topospread.index.pod_classes import NamespaceClasses, PodClass
+    from topospread.index.pod_classes import NamespaceClasses
+    from topospread.index.pods import PodMembers
     from topospread.kube.demands import Requests
     from topospread.kube.objects import Node, Workload
     from topospread.spread.topology import GroupKey
@@ -226,33 +227,10 @@ class Builder:
         place = self._pods.place(f"{namespace}/{name}")
         return place is not None and place.label_set >= 0
 
-    def members(self, classes: Collection[PodClass]) -> list[tuple[PodClass, str, str]]:
-        """Class, name and node of the pods of some classes, in no order.
-
-        They are those of the newest snapshot, of which alone classes need be: those that are gone
-        have no pods. The node of a pending pod is empty.
-        """
+    def members(self) -> PodMembers:
+        """The pods of the newest snapshot by class."""
         with self._lock:
-            marks = np.zeros(len(self._classes) + 1, dtype=np.bool_)
-            for each in classes:
-                if self._classes.has(each):
-                    marks[each.number] = True
-            return [
-                (self._classes.by_number(number), key.rpartition("/")[2], self._slots.name(slot))
-                for key, number, slot in self._pods.members(marks)
-            ]
-
-    def without_class(self, namespace: str) -> list[str]:
-        """Names of the pods of a namespace that are in no class: terminating ones, or ended."""
-        prefix = f"{namespace}/"
-        with self._lock:
-            names = [
-                key.removeprefix(prefix)
-                for key in self._pods.without_class()
-                if key.startswith(prefix)
-            ]
-        # The others are reservations, whose keys end with a slash.
-        return [name for name in names if not name.endswith("/")]
+            return self._pods.members(self._classes.numbered, self._slots.names)
 
     # ------------------------------ groups
 

@@ -88,6 +88,7 @@ class NodeTable:
         "_columns",
         "_conditions",
         "_cordoned",
+        "_has_allocatable",
         "_hashes",
         "_id",
         "_label_keys",
@@ -127,6 +128,7 @@ class NodeTable:
         self._conditions = NodeConditions()
         self.forget()
         self._cordoned: Bools | None = None
+        self._has_allocatable: Bools | None = None
         self._allocatable: dict[str, Ints] = {}
         self._resources: frozenset[str] | None = None
         self._label_keys: frozenset[str] | None = label_keys
@@ -224,7 +226,9 @@ class NodeTable:
     @property
     def has_allocatable(self) -> Bools:
         """[capacity] whether the node reports what is allocatable."""
-        return self.allocatable("") > 0
+        if self._has_allocatable is None:
+            self._has_allocatable = self.allocatable("") > 0
+        return self._has_allocatable
 
     def reports_allocatable(self, slot: int) -> bool:
         """Whether one node does."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from typing_extensions import override
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from topospread.index.labels import Pairs
 
@@ -129,9 +129,10 @@ class PodClasses:
         self._by_number: list[PodClass | None] = []
         self._free: list[int] = []
 
-    def __len__(self) -> int:
-        """The count of numbers in use or free: the length that a table over numbers needs."""
-        return len(self._by_number)
+    @property
+    def numbered(self) -> Sequence[PodClass | None]:
+        """The classes by number; None where a number is free."""
+        return self._by_number
 
     def intern(self, namespace: str, template: bytes, labels: Pairs) -> PodClass:
         """The class with this content; made when it is new."""
@@ -151,11 +152,6 @@ class PodClasses:
         pod_class = self._by_number[number]
         assert pod_class is not None, "a pod refers to a class that was released"
         return pod_class
-
-    def has(self, pod_class: PodClass) -> bool:
-        """Whether there is still a pod of a class."""
-        number = pod_class.number
-        return number < len(self._by_number) and self._by_number[number] is pod_class
 
     def changed(
         self, namespaces: Mapping[str, NamespaceClasses], deltas: Mapping[int, list[int]]

@@ -8,15 +8,17 @@ for before.
 from __future__ import annotations
 
 from array import array
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from topospread.index.pod_classes import PodClass
     from topospread.kube.demands import Requests
 
 _NONE: Final = -1
@@ -96,20 +98,15 @@ class PodTable:
         """The slots of all pods by label set, as they are now: quicker where many are counted."""
         return SortedSlots(_column(self._label_set), _column(self._slot))
 
-    def members(self, classes: NDArray[np.bool_]) -> Iterator[tuple[str, int, int]]:
-        """Key, class and slot of each pod whose class is marked.
+    def members(self, classes: Sequence[PodClass | None], nodes: Sequence[str]) -> PodMembers:
+        """The pods by class as they are now, which do not change any more.
 
         Args:
-            classes: [classes + 1] marks by number; the last one belongs to rows without a class.
+            classes: by number.
+            nodes: names by slot.
         """
-        for row in np.flatnonzero(classes[_column(self._class)]).tolist():
-            yield self._keys[row], self._class[row], self._slot[row]
-
-    def without_class(self) -> Iterator[str]:
-        """Keys of the rows without a class."""
-        for row in np.flatnonzero(_column(self._class) == _NONE).tolist():
-            if self._keys[row]:
-                yield self._keys[row]
+        columns = _column(self._class).copy(), _column(self._slot).copy()
+        return PodMembers(tuple(self._keys), *columns, tuple(classes), tuple(nodes))
 
     def _new_row(self) -> int:
         if self._free:
@@ -119,6 +116,62 @@ class PodTable:
         for column in (self._slot, self._label_set, self._class):
             column.append(_NONE)
         return len(self._requests) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodMembers:
+    """The pods of a snapshot by class.
+
+    Attributes:
+        keys: by row: namespace/name of a pod; of a reservation it ends with a slash.
+        numbers: [rows] of the class; −1 for none.
+        slots: [rows] of the node; −1 for none.
+        classes: by number.
+        nodes: names by slot.
+    """
+
+    keys: Sequence[str]
+    numbers: NDArray[np.int32]
+    slots: NDArray[np.int32]
+    classes: Sequence[PodClass | None]
+    nodes: Sequence[str]
+
+    def of(self, classes: Iterable[PodClass]) -> Iterator[tuple[PodClass, str, str]]:
+        """Class, name and node of the pods of some classes, in no order.
+
+        A class of another snapshot that is not in this one has no pods. The node of a pending pod
+        is empty.
+        """
+        chosen: dict[int, PodClass] = {}
+        for each in classes:
+            if each.number < len(self.classes) and self.classes[each.number] is each:
+                chosen[each.number] = each
+        marks = np.zeros(len(self.classes) + 1, dtype=np.bool_)
+        marks[list(chosen)] = True
+        rows = np.flatnonzero(marks[self.numbers])
+        found = zip(
+            rows.tolist(), self.numbers[rows].tolist(), self.slots[rows].tolist(), strict=True
+        )
+        for row, number, slot in found:
+            name = self.keys[row].rpartition("/")[2]
+            yield chosen[number], name, self.nodes[slot] if slot >= 0 else ""
+
+    def on(self, nodes: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Namespace and name of the pods of all classes on some nodes, in no order."""
+        marks = np.array([name in nodes for name in self.nodes] + [False], dtype=np.bool_)
+        for row in np.flatnonzero(marks[self.slots] & (self.numbers != _NONE)).tolist():
+            namespace, _, name = self.keys[row].partition("/")
+            yield namespace, name
+
+    def without_class(self, namespace: str) -> list[str]:
+        """Names of the pods of a namespace that are in no class: terminating ones, or ended."""
+        prefix = f"{namespace}/"
+        keys = (self.keys[row] for row in np.flatnonzero(self.numbers == _NONE).tolist())
+        return [
+            key.removeprefix(prefix)
+            for key in keys
+            if key.startswith(prefix) and not key.endswith("/")
+        ]
 
 
 class SortedSlots:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MIN_SPARE_SLOTS: Final = 64
 """Free slots added at least when the node arrays grow."""
@@ -37,9 +40,10 @@ class NodeSlots:
             self._names[slot] = name
         return slot
 
-    def name(self, slot: int) -> str:
-        """The name of a slot that is in use; empty for −1."""
-        return self._names[slot] if slot >= 0 else ""
+    @property
+    def names(self) -> Sequence[str]:
+        """The names by slot; those of free slots mean nothing."""
+        return self._names
 
     def acquire(self, slot: int) -> None:
         """Count one more node or pod that refers to a slot."""

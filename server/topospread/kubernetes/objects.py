@@ -69,6 +69,8 @@ RESOURCES: Final = (
 )
 """In the order in which they are listed: pods last, when their nodes and workloads are there."""
 
+LISTED_KINDS: Final = tuple(each.kind for each in RESOURCES)
+
 
 @dataclass(frozen=True, slots=True)
 class ObservedObject:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, Protocol
 
 from topospread.codec.stored import ends_reservation
+from topospread.kubernetes.objects import LISTED_KINDS
 from topospread.service.state.write import IncomingObjects
 from topospread.store.model import Remove, WriteOutcome
 
@@ -127,6 +128,7 @@ class ServiceSink:
             timeout=REPLACE_SECONDS,
             traced=_untraced,
             fence=fence,
+            kinds=LISTED_KINDS,
         )
         return replaced.outcomes[WriteOutcome.IGNORED_STALE]
 

@@ -16,9 +16,10 @@ from topospread.errors import (
     TopospreadError,
     Unavailable,
 )
-from topospread.replica.history import HistoryStatus
+from topospread.replica.history import HistoryStatus, check_continued, status_of
 from topospread.replica.timers import FIRST_PAUSE, LAST_PAUSE, IdleTracker, StoreClock
-from topospread.store.model import Applied, Revision, Transaction
+from topospread.store.api import scan_all
+from topospread.store.model import Applied, Kind, Revision, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from topospread.index.builder import Builder
     from topospread.replica.state import ReplicaOptions, ReplicaState
     from topospread.replica.view import View
-    from topospread.store.api import ReplicaSource
+    from topospread.store.api import Reader
     from topospread.store.model import Head
 
 LOG: Final = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class LogFollower:
     def __init__(
         self,
         state: ReplicaState,
-        source: ReplicaSource,
+        source: Reader,
         options: ReplicaOptions,
         *,
         on_gone: Callable[[ReplicaState], None],
@@ -161,7 +162,8 @@ class LogFollower:
         state, cluster = self._state, self._cluster
         if state.view is None:
             return self._source.head(cluster)
-        status, head = state.classify_history()
+        head = self._source.head(cluster)
+        status = status_of(state.view.identity, head)
         if status is HistoryStatus.DROPPED:
             raise ClusterNotFound(cluster, "was deleted")
         if status is HistoryStatus.LOST:
@@ -170,9 +172,9 @@ class LogFollower:
         if status is HistoryStatus.REPLACED:
             lost = state.view.identity
             LOG.warning("cluster %s: %s takes the place of %s", cluster, head.identity, lost)
-            self._source.confirm_history(cluster, (), identity=head.identity, instead_of=lost)
         elif state.identity_changed:
             LOG.warning("cluster %s: the store has its history again", cluster)
+        state.identity_changed = False
         return head
 
     def _load(self, head: Head) -> tuple[Builder, str, Revision]:
@@ -184,14 +186,16 @@ class LogFollower:
         builder = state.new_builder()
         self._idle_groups = IdleTracker(self._options.max_group_idle)
         state.start_decoding_anew(head.revision)
-        for page in self._source.scan(cluster):
-            builder.fold(state.decoder.objects(page))
+        for kind in Kind:
+            for page in scan_all(self._source, cluster, kind):
+                builder.fold(state.decoder.objects(page))
         target = self._source.head(cluster)
-        if target.identity != head.identity:
-            raise RevisionOfOtherHistory("the cluster was deleted while it was loaded")
+        check_continued(head.identity, head.revision, target)
         revision = head.revision
         while revision.number < target.revision.number:
             transactions = self.next_transactions(head.identity, revision, 0.0)
+            if not transactions:
+                raise RevisionOfOtherHistory("the store lost writes while it was read")
             revision = state.fold(builder, transactions, revision)
         if old is not None:
             builder.ensure_counted(list(old.snapshot.groups))
@@ -215,7 +219,7 @@ class LogFollower:
                 )
                 if not behind:
                     self._coalesce()
-            wait = min(FOLLOW_WAIT, self._purge_due(), self._drop_idle_groups())
+            wait = min(FOLLOW_WAIT, self._end_due(view.identity), self._drop_idle_groups())
 
     def _on_response(self, revision: Revision, transactions: Sequence[Transaction]) -> bool:
         """Note that the store answered, and how far ahead of the view it is.
@@ -240,17 +244,18 @@ class LogFollower:
         if not state.has_waiters:
             state.waiter_present.clear()
 
-    def _purge_due(self) -> float:
+    def _end_due(self, identity: str) -> float:
         """End reservations that are due; returns the seconds until it is time again.
 
         Their end is seen by following the log, here as by other replicas.
         """
         due = self._state.next_due()
-        if not due:
+        end_due = self._options.end_due
+        if not due or end_due is None:
             return FOLLOW_WAIT
         if not self._clock.seconds_until(due):
             try:
-                applied = self._source.purge(self._cluster)
+                applied = end_due(self._cluster, identity)
             except StoreUnavailable:
                 # A store that takes no writes, as without memory, is still followed; one that is
                 # out of reach fails the next look.
@@ -286,8 +291,9 @@ class LogFollower:
         if not self._state.identity_changed:
             self._state.identity_changed = True
             LOG.error(
-                "cluster %s: the store has another history of it, or none: kept as it was at %s; "
-                "accept the store's with `topospread store accept`, or replace all kinds",
+                "cluster %s: the store has another history of it, or none: kept as it was at %s, "
+                "and writes are refused, until each kind is listed into the store (ReplaceObjects) "
+                "or this server is restarted",
                 self._cluster,
                 view.revision.number,
             )

@@ -1,8 +1,8 @@
 """Histories of a cluster: the revisions of the one followed, and whether another may replace it.
 
-A store that was emptied, restored from elsewhere or exchanged looks like a small cluster. Following
-it would show every scheduler free nodes, so a person or a sync has to confirm that it is
-intended: by deleting the cluster, by a full list of each kind, or by accepting it.
+A store that was emptied or exchanged looks like a small cluster. Following it would show every
+scheduler free nodes, so another history is followed only if the cluster was deleted, or once each
+kind has been listed into it. Until then the last view answers, and writes are refused.
 """
 
 from __future__ import annotations
@@ -13,19 +13,13 @@ from typing import TYPE_CHECKING, Final
 from topospread.errors import RevisionCompacted, RevisionOfOtherHistory, RevisionUnavailable
 from topospread.replica.view import Token
 from topospread.store.model import Revision
-from topospread.store.values import OBSERVABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from topospread.store.api import Reader
-    from topospread.store.model import Head, Kind
+    from topospread.store.model import Head
 
 MAX_TAGS: Final = 4096
 """Transactions whose tags are remembered. A token is rarely that old; then the store is asked."""
-
-LISTED_KINDS: Final = OBSERVABLE
-"""Kinds that a full list of the cluster has; the others are the store's own."""
 
 
 class RevisionTags:
@@ -62,7 +56,7 @@ class RevisionTags:
     def verify(self, token: Token) -> None:
         """Ask the store whether a revision is part of its history; errors as of check()."""
         try:
-            self._reader.verify(self._cluster, token.identity, token.revision)
+            self._reader.follow(self._cluster, token.identity, token.revision, wait=0, limit=0)
         except RevisionCompacted as cause:
             text = f"revision {token.revision.number} is older than the store's log"
             raise compacted(f"{text}: read again without it", token.identity, cause) from cause
@@ -91,47 +85,30 @@ class HistoryStatus(Enum):
     SAME = auto()
     """The store has it."""
     DROPPED = auto()
-    """The cluster was deleted on purpose: what is there now is intended, if anything is."""
+    """The cluster was deleted: what is there now is meant, if anything is."""
     REPLACED = auto()
-    """It is gone, and since then the present history was confirmed in all kinds."""
+    """It is gone, and each kind was listed into the present one."""
     LOST = auto()
-    """It is gone, and the present history is not confirmed."""
+    """It is gone, and the present one is not complete."""
 
 
-class HistoryArbiter:
-    """Judges the heads that a store shows to a replica which follows one history.
+def check_continued(identity: str, revision: Revision, head: Head) -> None:
+    """See that a head may come after a revision; following the log shows whether it does.
 
-    Args:
-        identity: of the history that is followed.
+    Raises:
+        RevisionUnavailable: it is of another history, or of one that lost the revision.
     """
+    now = head.revision
+    if head.identity != identity or (now.number <= revision.number and now != revision):
+        raise RevisionOfOtherHistory(
+            "the cluster was deleted, or the store lost writes, while it was read: read again"
+        )
 
-    def __init__(self, identity: str) -> None:
-        self.identity: Final = identity
-        self._present = identity
-        self._least: Mapping[Kind, int] = {}
 
-    def classify(self, head: Head) -> HistoryStatus:
-        """The status of the followed history; to be called with each head, oldest first.
-
-        Confirmations from before the change was first seen count nothing: another store may have
-        been in use for long, and a store that was empty may have been filled from an old copy.
-        """
-        if head.identity == self.identity:
-            self._present = self.identity
-            return HistoryStatus.SAME
-        if self.identity in head.dropped:
-            return HistoryStatus.DROPPED
-        if head.identity != self._present:
-            if head.identity == "":
-                # A store that lacks the cluster: confirmations there are made since.
-                self._least = {kind: head.confirmed.get(kind, head.at) for kind in LISTED_KINDS}
-            elif self._present != "":
-                self._least = {kind: head.confirmed.get(kind, 0) + 1 for kind in LISTED_KINDS}
-            self._present = head.identity
-        counted = all(head.confirmed.get(kind, -1) >= self._least[kind] for kind in LISTED_KINDS)
-        return HistoryStatus.REPLACED if counted else HistoryStatus.LOST
-
-    def accept(self, identity: str) -> None:
-        """Take the history with this identity as intended, whatever is confirmed."""
-        self._present = identity
-        self._least = dict.fromkeys(LISTED_KINDS, -1)
+def status_of(identity: str, head: Head) -> HistoryStatus:
+    """The status of the history with this identity, by the store's head."""
+    if head.identity == identity:
+        return HistoryStatus.SAME
+    if identity in head.replaced:
+        return HistoryStatus.DROPPED
+    return HistoryStatus.REPLACED if head.complete else HistoryStatus.LOST

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from topospread.replica.state import ReplicaOptions
     from topospread.replica.view import Token, View
-    from topospread.store.api import ReplicaSource
+    from topospread.store.api import Reader
     from topospread.store.values import Observed
 
 DEADLINE_MARGIN: Final = 0.25
@@ -57,7 +57,7 @@ class Replica(ReplicaState):
     def __init__(
         self,
         cluster: str,
-        source: ReplicaSource,
+        source: Reader,
         options: ReplicaOptions,
         *,
         on_gone: Callable[[ReplicaState], None] = lambda _: None,
@@ -79,25 +79,6 @@ class Replica(ReplicaState):
     def poll_now(self) -> None:
         """Ask the store at once, instead of waiting for news or for the next try."""
         self._follower.poll_now()
-
-    # ------------------------------ other histories
-
-    def accept_history(self, identity: str, deadline: float) -> None:
-        """Follow the store's history with this identity; empty: there is to be none.
-
-        Raises:
-            DeadlineExceeded: it is not loaded yet.
-            StoreUnavailable: it cannot be loaded now.
-        """
-        self.intend_history(identity)
-        self.poll_now()
-
-        def followed() -> bool:
-            return self.stopping.is_set() or self.current_view().identity == identity
-
-        while not followed():
-            with suppress(Unavailable):
-                self.wait_until(followed, deadline)
 
     # ------------------------------ freshness
 
@@ -209,15 +190,22 @@ class Replica(ReplicaState):
     def wait_replaced(self, lost: View, deadline: float) -> None:
         """Wait until a view that the store's log does not continue has given way to another one.
 
+        Also until the log continues it again, as when its history is back.
+
         Raises:
             DeadlineExceeded: it takes longer.
             Unavailable: the server is going away.
         """
+        began = time.monotonic()
         self.poll_now()
 
         def reached() -> bool:
             view = self.current_view()
-            return self.loaded and (view.identity, view.revision) != (lost.identity, lost.revision)
+            return self.loaded and (
+                view.snapshot.origin is not lost.snapshot.origin
+                or view.revision != lost.revision
+                or self.health.confirmed_since(began)
+            )
 
         while not (self.gone or reached()):
             try:
@@ -228,7 +216,7 @@ class Replica(ReplicaState):
                 if time.monotonic() >= deadline:
                     raise
                 if self.identity_changed:
-                    return  # likewise; no other view comes before that is accepted
+                    return  # likewise; no other view comes before that history is complete
             except Unavailable:  # it has begun
                 if self.stopping.is_set():
                     raise

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from topospread.checkpoints import Preempted, waiting
 from topospread.errors import (
     ClusterLoading,
-    ClusterNotFound,
     DeadlineExceeded,
     IdentityChanged,
     RevisionOfOtherHistory,
@@ -19,8 +18,8 @@ from topospread.errors import (
     StoreUnavailable,
     TooManyClusters,
 )
-from topospread.replica.history import LISTED_KINDS, HistoryArbiter, HistoryStatus
-from topospread.replica.replica import Replica
+from topospread.replica.history import HistoryStatus, status_of
+from topospread.replica.replica import Replica, wait_deadline
 from topospread.replica.view import Freshness, Token, View
 from topospread.store.checks import check_cluster
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from topospread.replica.state import ReplicaOptions, ReplicaState
     from topospread.replica.view import Consistency
-    from topospread.store.api import ReplicaSource
+    from topospread.store.api import Reader
     from topospread.store.model import Head
     from topospread.store.values import Observed
 
@@ -53,7 +52,7 @@ class Replicas:
 
     def __init__(
         self,
-        source: ReplicaSource,
+        source: Reader,
         options: ReplicaOptions,
         *,
         on_waited: Mapping[Freshness, Callable[[float], None]] | None = None,
@@ -65,7 +64,7 @@ class Replicas:
         self._on_waited = on_waited or dict.fromkeys(Freshness, _ignore)
         self._on_minimize_latency = self._on_waited[Freshness.MINIMIZE_LATENCY]
         self._replicas: dict[str, Replica] = {}
-        self._written: dict[str, HistoryArbiter] = {}
+        self._written: dict[str, str] = {}
         self._lock = threading.RLock()  # a replica that does not follow may be gone at its start
         self._closed = False
 
@@ -199,15 +198,24 @@ class Replicas:
         not wait for that.
 
         Raises:
-            IdentityChanged: the token is of the store's history, which is not accepted yet.
+            IdentityChanged: the token is of the store's history, which is not complete.
+            Unavailable: that history is still being loaded.
         """
+        view = replica.current_view()
         head = self._head(replica.cluster, deadline)
-        if replica.current_view().identity in head.dropped:
+        status = status_of(view.identity, head)
+        if status is HistoryStatus.DROPPED:
             self._forget(replica)
             replica.stop()
             return self._loaded(replica.cluster, deadline)
-        if token.identity == head.identity:
+        if status is HistoryStatus.SAME or token.identity != head.identity:
+            return replica
+        if status is HistoryStatus.LOST:
             raise history_changed(replica.cluster)
+        with waiting():
+            replica.wait_replaced(view, wait_deadline(deadline))
+        if replica.view is view:
+            raise ClusterLoading("the state is being loaded anew: try again")
         return replica
 
     # ------------------------------ histories
@@ -218,8 +226,7 @@ class Replicas:
         view = None if replica is None or replica.gone else replica.view
         if view is not None:
             return view.identity
-        written = self._written.get(cluster)
-        return "" if written is None else written.identity
+        return self._written.get(cluster, "")
 
     def note_written(self, cluster: str, identity: str) -> None:
         """Remember the history that was written to, as long as it is not followed.
@@ -230,7 +237,7 @@ class Replicas:
         if replica is not None and replica.view is not None:
             self._written.pop(cluster, None)
         elif cluster not in self._written and len(self._written) < self._max_clusters:
-            self._written[cluster] = HistoryArbiter(identity)
+            self._written[cluster] = identity
 
     def reconcile(self, cluster: str) -> str:
         """Check whether the store's history of a cluster may take the place of the one followed.
@@ -239,13 +246,14 @@ class Replicas:
             The identity of the history that is intended from now on; empty without a cluster.
 
         Raises:
-            IdentityChanged: the store's history is not confirmed.
+            IdentityChanged: the store's history is not complete.
             StoreUnavailable: it cannot be read.
         """
         replica = self._replicas.get(cluster)
         if replica is None or replica.view is None:
             return self._reconcile_written(cluster)
-        status, head = replica.classify_history()
+        head = self._source.head(cluster)
+        status = status_of(replica.view.identity, head)
         if status is HistoryStatus.LOST:
             raise history_changed(cluster)
         if status is HistoryStatus.DROPPED:
@@ -260,46 +268,14 @@ class Replicas:
         head = self._source.head(cluster)
         written = self._written.get(cluster)
         if written is not None:
-            status = written.classify(head)
+            status = status_of(written, head)
             # A store remembers the last few that were dropped, and was not read here meanwhile:
             # ours may be an older one. One that came back empty remembers none.
-            if status is HistoryStatus.LOST and not head.dropped:
+            if status is HistoryStatus.LOST and not head.replaced:
                 raise history_changed(cluster)
             if status is not HistoryStatus.SAME:
                 self._written.pop(cluster, None)
         return head.identity
-
-    def accept(self, cluster: str, identity: str, deadline: float) -> Token:
-        """Follow the store's history, here and in all servers that share the store.
-
-        Args:
-            cluster: its name.
-            identity: of the history that is intended; empty for none.
-            deadline: of the call, on the monotonic clock.
-
-        Returns:
-            The revision from which it is followed.
-
-        Raises:
-            ClusterNotFound: neither the store nor this server has the cluster.
-            IdentityChanged: the store has another history by now; nothing was accepted.
-            DeadlineExceeded: it is accepted, but not loaded yet.
-            StoreUnavailable: nothing was accepted.
-        """
-        head = self._head(cluster, deadline)
-        if head.identity != identity:
-            if not head.identity and not self.identity(cluster):
-                raise ClusterNotFound.unknown(cluster)
-            raise IdentityChanged(
-                f"the store has another history of cluster {cluster!r} by now than the one that is"
-                " to be accepted, or none: look at it again (GetCluster)"
-            )
-        self._source.confirm_history(cluster, LISTED_KINDS, identity=head.identity)
-        self._written.pop(cluster, None)
-        replica = self._replicas.get(cluster)
-        if replica is not None and self.identity(cluster) not in ("", head.identity):
-            replica.accept_history(head.identity, deadline)
-        return Token(head.identity, head.revision)
 
     def _loaded(self, cluster: str, deadline: float) -> Replica:
         with waiting():
@@ -382,10 +358,10 @@ def seconds_from_now(seconds: float) -> float:
 
 
 def history_changed(cluster: str) -> IdentityChanged:
-    """The error for a store with another history, which is not accepted."""
+    """The error for a store with another history, which is not complete."""
     return IdentityChanged(
-        f"the store has another history of cluster {cluster!r} than this server, or none: if that "
-        "is meant, accept it (`topospread store accept`), or replace all kinds"
+        f"the store has another history of cluster {cluster!r} than this server, or none: list "
+        "each kind into it (ReplaceObjects), or restart the server if it is meant to be as it is"
     )
 
 

@@ -17,24 +17,24 @@ from topospread.errors import (
     RevisionOfOtherHistory,
 )
 from topospread.index.builder import Builder
-from topospread.replica.history import HistoryArbiter, RevisionTags
+from topospread.replica.history import RevisionTags
 from topospread.replica.timers import ExpiryQueue, StoreHealth
 from topospread.replica.view import Token, View
 from topospread.store.model import Key, Kind, LogEntry, StoredObject
 from topospread.store.values import Observed, observed_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from topospread.cache import Budget
     from topospread.errors import TopospreadError
     from topospread.index.changes import IndexChange
     from topospread.index.pod_classes import PodClass
+    from topospread.index.pods import PodMembers
     from topospread.index.snapshot import Snapshot
-    from topospread.replica.history import HistoryStatus
     from topospread.spread.topology import GroupKey
     from topospread.store.api import Reader
-    from topospread.store.model import Head, Revision, Transaction
+    from topospread.store.model import Applied, Revision, Transaction
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -53,6 +53,8 @@ class ReplicaOptions:
         group_budget: bytes of the counts of each cluster.
         follows: in a thread of its own. Else the first caller loads the cluster, and what comes
             later is seen after catch_up().
+        end_due: ends the reservations of a cluster, with this identity, that are due in the store;
+            None where none can be.
     """
 
     coalesce: float = 0.02
@@ -60,6 +62,7 @@ class ReplicaOptions:
     max_group_idle: float = 600.0
     group_budget: Budget | None = None
     follows: bool = True
+    end_due: Callable[[str, str], Applied] | None = None
 
 
 class Decoder:
@@ -143,8 +146,6 @@ class ReplicaState:
         self.health = StoreHealth()
         self._reader = reader
         self._options = options
-        self._arbiter: HistoryArbiter | None = None
-        self._classifying = threading.Lock()
         self.decoder = Decoder(cluster)
         self.revision_tags = RevisionTags(cluster, reader)
         self._checked: tuple[View, RevisionTags] | None = None
@@ -169,6 +170,13 @@ class ReplicaState:
     def is_counted(self, namespace: str, name: str) -> bool:
         """Whether a pod is bound and counts; may be a little newer than the view."""
         return self._builder.is_counted(namespace, name)
+
+    def lacks_own_write(self, scope: str) -> bool:
+        """Whether the view lacks a write of this process to a scope (see Key.scope)."""
+        local = self._local_writes
+        return bool(local) and any(
+            entry.key.scope == scope for own in list(local.values()) for entry in own.entries
+        )
 
     def current_view(self) -> View:
         """The newest view.
@@ -195,29 +203,6 @@ class ReplicaState:
         with self._changed:
             return self.decoder.expiries.next_due()
 
-    # ------------------------------ other histories
-
-    def classify_history(self) -> tuple[HistoryStatus, Head]:
-        """The status of the history that is followed, and the store's head now.
-
-        Raises:
-            StoreUnavailable: the store cannot be read.
-        """
-        # One at a time, so that heads are classified in the order in which they were.
-        with self._classifying:
-            head = self._reader.head(self.cluster)
-            return self._history_arbiter().classify(head), head
-
-    def intend_history(self, identity: str) -> None:
-        """Take the store's history with this identity (empty: that there is none) as intended."""
-        with self._classifying:
-            self._history_arbiter().accept(identity)
-
-    def _history_arbiter(self) -> HistoryArbiter:
-        if self._arbiter is None:
-            self._arbiter = HistoryArbiter(self.current_view().identity)
-        return self._arbiter
-
     # ------------------------------ groups
 
     def ensure_counted(self, groups: Iterable[GroupKey]) -> View:
@@ -225,17 +210,21 @@ class ReplicaState:
         with self._changed:
             return self._show_groups(self._builder.ensure_counted(groups))
 
-    def members(self, classes: Collection[PodClass]) -> list[tuple[PodClass, str, str]]:
-        """Class, name and node of the pods of some classes, as of the newest view."""
-        return self._builder.members(classes)
+    def members(self, classes: Iterable[PodClass]) -> Iterator[tuple[PodClass, str, str]]:
+        """Class, name and node of the pods of some classes, as of the newest index."""
+        return self._builder.members().of(classes)
 
-    def has_rebuilt_since(self, view: View) -> bool:
-        """Whether another index was built since a view, whose pod classes mean nothing to it."""
-        return self._builder.snapshot.origin is not view.snapshot.origin
+    def view_and_members(self) -> tuple[View, PodMembers]:
+        """The newest view, and its pods by class.
 
-    def without_class(self, namespace: str) -> list[str]:
-        """Names of the pods of a namespace that are in no class, as of the newest view."""
-        return self._builder.without_class(namespace)
+        Raises:
+            Unavailable: the cluster is being loaded anew.
+        """
+        with self._changed:
+            view = self.current_view()
+            if self._builder.snapshot.origin is not view.snapshot.origin:
+                raise ClusterLoading(f"cluster {self.cluster!r} is being loaded anew: try again")
+            return view, self._builder.members()
 
     def drop_idle(self, idle_before: Callable[[int], int]) -> None:
         """Drop groups that were not asked for lately.
@@ -299,15 +288,15 @@ class ReplicaState:
 
         Args:
             transactions: in the order of the log.
-            of: identity of their history; nothing happens when the view's is another one by now.
+            of: identity of their history, if it may not be the one that is loaded.
 
         Raises:
-            RevisionUnavailable: they do not continue what is loaded.
+            RevisionUnavailable: they do not continue what is loaded, or it is being loaded anew.
         """
         with self._changed:
             view = self.current_view()
             if of is not None and not (self.loaded and view.identity == of):
-                return
+                raise RevisionOfOtherHistory("the state is being loaded anew")
             revision, lacking = view.revision, []
             for transaction in transactions:
                 if transaction.revision.number > revision.number:
@@ -360,13 +349,13 @@ class ReplicaState:
             self._show(View(builder.snapshot, identity, revision, token, now, observed, meta))
             self.failure = None
             self.identity_changed = False
-            self._arbiter = None
             self._changed.notify_all()
 
     def begin_rebuild(self) -> None:
         """Have the index built anew, aside; callers that wait for a revision get an error."""
         with self._changed:
             self.loaded = False
+            self._local_writes = {}
             self._rebuilds += 1
             self._changed.notify_all()
 

@@ -51,6 +51,10 @@ class StoreHealth:
         confirmed = self._confirmed_at
         return 0.0 if confirmed is None else max(0.0, time.monotonic() - confirmed)
 
+    def confirmed_since(self, when: float) -> bool:
+        """Whether the view was known to be the newest state after this, on the monotonic clock."""
+        return self._confirmed_at is not None and self._confirmed_at > when
+
     @property
     def failing(self) -> bool:
         """Whether the store does not answer, or shows another history."""

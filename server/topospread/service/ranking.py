@@ -35,8 +35,7 @@ from topospread.kube.violations import (
 from topospread.service.decisions.extension_points import all_constraints
 from topospread.service.decisions.request import NO_OVERRIDE
 from topospread.service.messages import constraint_message, meta_of
-from topospread.service.state.log import newest_view
-from topospread.service.state.members import read_members
+from topospread.service.state.consistent_read import ConsistentRead
 from topospread.spread.constraints import Constraint, pod_constraints
 from topospread.spread.ranking import (
     DeletionConstraint,
@@ -48,7 +47,7 @@ from topospread.spread.ranking import (
     skew_of,
 )
 from topospread.spread.topology import Eligibility, GroupKey
-from topospread.store.model import Kind
+from topospread.store.model import Key, Kind
 from topospread_proto.v1 import common_pb2, deletion_order_pb2
 from topospread_proto.v1 import planner_service_pb2 as pb
 
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
     from topospread.replica.view import View
     from topospread.service.decisions.request import DecisionRequest, ProfileRegistry
     from topospread.spread.deletion import DeletionCandidate
-    from topospread.store.api import ReadStore
+    from topospread.store.api import Reader
     from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 
@@ -119,7 +118,7 @@ class _WorkloadPods:
 class DeletionRanker:
     """Ranks pods of clusters, or of requests."""
 
-    def __init__(self, store: ReadStore, replicas: Replicas, rules: ProfileRegistry) -> None:
+    def __init__(self, store: Reader, replicas: Replicas, rules: ProfileRegistry) -> None:
         self._store = store
         self._replicas = replicas
         self._rules = rules
@@ -140,7 +139,7 @@ class DeletionRanker:
         Raises:
             InvalidRequest: everything that is wrong.
             NotFound: no such cluster, and it is needed.
-            Unavailable, DeadlineExceeded, RevisionUnavailable: see newest_view and read_members.
+            Unavailable, DeadlineExceeded, RevisionUnavailable: see ConsistentRead.
         """
         turn = CooperativeYield(decision.deadline, "the pods were ranked")
         question = _Question(request, decision, _checked(request, wrong), turn)
@@ -211,48 +210,41 @@ class DeletionRanker:
             )
             return (view, replica), view.snapshot.nodes, found
 
-        replica, view = newest_view(
+        read = ConsistentRead.newest(
             self._store, self._replicas, decision.cluster, decision.consistency, decision.deadline
         )
-        found = self._stored_pods(question, replica_sets, replica, view)
-        return (view, replica), view.snapshot.nodes if given is None else given, found
+        found = self._stored_pods(question, replica_sets, read)
+        nodes_then = read.view.snapshot.nodes
+        return (read.view, read.replica), nodes_then if given is None else given, found
 
     def _stored_pods(
-        self, question: _Question, given: Sequence[bytes], replica: Replica, view: View
+        self, question: _Question, given: Sequence[bytes], read: ConsistentRead
     ) -> _WorkloadPods:
         """The pods of the state that the request means, and how many of their families there are.
 
         Of the others' only the names and nodes are of interest, which the index has.
         """
-        turn = question.turn
-        classes = view.snapshot.pod_classes.get(question.namespace, NO_CLASSES)
+        turn, namespace = question.turn, question.namespace
         matches = _SelectorMatches(question.selector)
-        chosen: list[PodClass] = []
-        others: list[PodClass] = []
-        for each in classes:
-            turn()
-            (chosen if matches(each.labels) else others).append(each)
-        members = read_members(
-            self._store,
-            replica,
-            view,
-            (question.namespace,),
-            read=chosen,
-            known=others,
-            without_class=True,
-            kinds=(Kind.REPLICA_SET,),
-        )
-        stored = members.stored.values()
-        replica_sets = [item.payload for item in stored if item.key.kind is Kind.REPLICA_SET]
+        while True:
+            chosen: list[PodClass] = []
+            others: list[PodClass] = []
+            for each in read.view.snapshot.pod_classes.get(namespace, NO_CLASSES):
+                turn()
+                (chosen if matches(each.labels) else others).append(each)
+            names = [name for _, name, _ in read.pods.of(chosen)]
+            names += read.pods.without_class(namespace)
+            keys = [Key(Kind.POD, namespace, name) for name in names]
+            if read.read(keys, [(Kind.REPLICA_SET, namespace)]):
+                break
+        replica_sets = [item.payload for item in read.listed(Kind.REPLICA_SET, namespace)]
         reader = StoredPodReader(_owner_keys((*replica_sets, *given)))
-        pods = [EncodedPod(i.payload, i.uid) for i in stored if i.key.kind is Kind.POD]
+        pods = [EncodedPod(item.payload, item.uid) for item in read.objects(keys)]
         found = _WorkloadPods()
         _choose(found, pods, reader, question)
         owner_keys: dict[PodClass, str] = {}
-        for pod_class, _, node in members.unchanged:
+        for pod_class, _, node in read.pods.of(others):
             turn()
-            if matches(pod_class.labels):
-                continue  # it was read
             owner_key = owner_keys.get(pod_class)
             if owner_key is None:
                 owner_key = owner_keys[pod_class] = reader.owner_key_of_class(

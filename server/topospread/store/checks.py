@@ -32,6 +32,7 @@ _UID: Final = re.compile(r"[!-~]{0,255}")
 _VERSION: Final = re.compile(r"(0|[1-9][0-9]{0,254})?")
 
 _NAME_TEXT: Final = "must be 1 to 253 visible ASCII characters without '/'"
+_VERSION_TEXT: Final = "must be at most 255 decimal digits without leading zeros, or empty"
 
 
 def check_cluster(cluster: str) -> None:
@@ -45,27 +46,22 @@ def check_cluster(cluster: str) -> None:
 
 
 def check_changes(changes: Sequence[Change]) -> None:
-    """Refuse changes that cannot be written as one transaction.
+    """Refuse changes that cannot be written as one transaction; see Writer.apply().
 
     What callers name is checked before, where its place in their request is known; so nothing here
     has a path.
-
-    Raises:
-        LimitExceeded: too many changes or bytes.
-        InvalidRequest: a name, version, uid or lifetime that cannot be stored, a key given twice,
-            or a reservation together with its pod.
     """
-    count = sum(_key(change).kind is not Kind.PROGRESS for change in changes)
+    count = sum(change.key.kind is not Kind.PROGRESS for change in changes)
     if count > MAX_CHANGES:
         text = f"{count} changes in one apply; at most {MAX_CHANGES}: send them in pieces"
         raise TooLarge(text, "objects", MAX_CHANGES)
     keys: set[Key] = set()
     size = 0
     for change in changes:
-        key = _key(change)
+        key = change.key
         if key in keys:
             raise InvalidRequest(
-                f"{_named(key)} is changed twice in one apply: send its last state"
+                f"{_named(key)} is changed twice in one apply: send the last state"
             )
         keys.add(key)
         if isinstance(change, Put):
@@ -104,10 +100,6 @@ def check_precondition(precondition: Unchanged) -> None:
         raise InvalidRequest.at("revision", "its number is never negative")
 
 
-def _key(change: Change) -> Key:
-    return change.object.key if isinstance(change, Put) else change.key
-
-
 def wrong_words(key: Key, uid: str = "", version: str = "") -> list[FieldViolation]:
     """Errors of an object's names, uid and version; paths are those of metadata."""
     wrong: list[FieldViolation] = []
@@ -116,24 +108,18 @@ def wrong_words(key: Key, uid: str = "", version: str = "") -> list[FieldViolati
         wrong.append(FieldViolation("namespace", "nodes have none", "Forbidden"))
     elif not clusterwide and not _NAME.fullmatch(key.namespace):
         wrong.append(FieldViolation("namespace", _NAME_TEXT, bad_value=key.namespace[:512]))
-    if not _NAME.fullmatch(key.name):
-        wrong.append(FieldViolation("name", _NAME_TEXT, bad_value=key.name[:512]))
-    if not _UID.fullmatch(uid):
-        text = "must be at most 255 visible ASCII characters"
-        wrong.append(FieldViolation("uid", text, bad_value=uid[:512]))
-    if not _VERSION.fullmatch(version):
-        text = "must be at most 255 decimal digits without leading zeros, or empty"
-        wrong.append(FieldViolation("resourceVersion", text, bad_value=version[:512]))
+    for path, pattern, text, word in (
+        ("name", _NAME, _NAME_TEXT, key.name),
+        ("uid", _UID, "must be at most 255 visible ASCII characters", uid),
+        ("resourceVersion", _VERSION, _VERSION_TEXT, version),
+    ):
+        if not pattern.fullmatch(word):
+            wrong.append(FieldViolation(path, text, bad_value=word[:512]))
     return wrong
 
 
 def check_size(stored: StoredObject, subject: str = "object") -> None:
-    """Refuse an object that is too large to be stored.
-
-    Args:
-        stored: the object.
-        subject: what is too large, as the caller knows it.
-    """
+    """Refuse an object that is too large to be stored; ``subject`` is the caller's name for it."""
     size = len(stored.payload)
     if size > MAX_OBJECT_BYTES:
         text = f"{_named(stored.key)} has {size} bytes; at most {MAX_OBJECT_BYTES} can be stored"

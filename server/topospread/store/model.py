@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
 
 MAX_CHANGES: Final = 500
@@ -21,7 +21,7 @@ MAX_OBJECT_BYTES: Final = 1_572_864
 MAX_APPLY_BYTES: Final = 16 * 1024 * 1024
 """Payloads of one apply together, for the reason of MAX_CHANGES."""
 
-MAX_PURGED: Final = 100
+MAX_ENDED: Final = 100
 """Reservations that one transaction ends because they are due, for the reason of MAX_CHANGES."""
 
 DEFAULT_LIFETIME: Final = 60_000
@@ -69,8 +69,7 @@ class Revision:
     tag: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """Names an object within a cluster; ``namespace`` is empty for nodes and progress."""
 
     kind: Kind
@@ -122,6 +121,11 @@ class Put:
     ends_reservation: bool = False
     lifetime: int | None = None
 
+    @property
+    def key(self) -> Key:
+        """The object's."""
+        return self.object.key
+
 
 @dataclass(frozen=True, slots=True)
 class Remove:
@@ -149,12 +153,9 @@ Change = Put | Remove
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """Precondition: nothing relevant to ``scopes`` came after ``revision``, still in the log.
+    """Precondition: nothing relevant to ``scopes`` (see Key.scope) came after ``revision``.
 
-    Attributes:
-        revision: the state that the decision was made at.
-        scopes: scopes (see Key.scope) whose last relevant change must be at most
-            ``revision.number``.
+    The revision, which the decision was made at, must still be in the log.
     """
 
     revision: Revision
@@ -172,7 +173,7 @@ class Applied:
         ended: reservations that ended in the same transaction without being among the changes:
             with their pods, in the order of the log, then those that were due.
         at: the store's clock at this write, in milliseconds since 1970, which lifetimes are
-            counted from; 0 unless a change has one. purge() sets it for every known cluster.
+            counted from.
         identity: of the cluster; empty when it does not exist, because nothing was written.
     """
 
@@ -190,8 +191,8 @@ class LogEntry:
 
     Attributes:
         relevant: False when only fields changed that no spreading decision looks at.
-        uid: of what was deleted; empty when it had none, or an older version wrote the entry.
-        version: the resourceVersion of what was deleted; likewise.
+        uid: of what was deleted, as ``version``; empty when it had none, could not be read, or an
+            older version wrote the entry.
     """
 
     key: Key
@@ -211,29 +212,41 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """Objects of a scan, and what the next page comes after; None on the last one."""
+
+    objects: Sequence[StoredObject]
+    last: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Note that all objects of a kind have been written into the history, whichever they were.
+
+    ``kinds`` are all that the feed lists; those of several feeds are united.
+    """
+
+    kind: Kind
+    kinds: frozenset[Kind]
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
     """The newest point of a cluster's history.
 
     Attributes:
         identity: random, made once when the cluster is created in a store; empty when it does not
             exist.
-        oldest: number of the oldest transaction that the log still holds; follow() works after
-            ``oldest - 1``.
-        dropped: identities that drop() ended here within the last day, newest first, at most 8:
+        complete: whether each kind that its feeds list has been listed into this history; see
+            :class:`Listed`.
+        replaced: identities that drop() ended here within the last day, newest first, at most 8:
             a replica with one of them lost its history on purpose, not by an accident of the store.
-        confirmed: when the stored content of each kind was last confirmed as the truth; see
-            confirm_history(). Milliseconds on the store's clock, but each time more than before,
-            whatever the clock does; it begins anew with the cluster.
-        at: the store's clock in milliseconds, not later than the look; only of a cluster that does
-            not exist. Later confirmations have at least this number.
     """
 
     identity: str
     revision: Revision
-    oldest: int = 0
-    dropped: tuple[str, ...] = ()
-    confirmed: Mapping[Kind, int] = field(default_factory=dict)
-    at: int = field(default=0, compare=False)
+    complete: bool = False
+    replaced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

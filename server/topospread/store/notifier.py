@@ -4,43 +4,34 @@ from __future__ import annotations
 
 import selectors
 import socket
-from contextlib import contextmanager
+from collections import defaultdict
+from contextlib import closing, contextmanager, suppress
+from itertools import chain
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Generic
 
 from typing_extensions import TypeVar, override
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
 
 class Waiter:
-    """A waiting thread that only this process wakes: it costs no open file.
-
-    Attributes:
-        seen: the state of the cluster that the thread has seen.
-    """
+    """A waiting thread that only this process notifies: it costs no open file."""
 
     def __init__(self) -> None:
-        self.seen: object = None
         self._woken = False
         self._notified = Event()
 
     def wait(self, seconds: float) -> bool:
         """Wait for a notification or until the time is over; returns whether there was one."""
         notified = self._notified.wait(max(0.0, seconds))
-        self.drain()
+        self._notified.clear()
         return notified
 
     def woken(self) -> bool:
         """Whether the wait was asked to end; news alone does not do that."""
         return self._woken
-
-    def reset(self, seen: object, *, woken: bool) -> None:
-        """Prepare for another thread."""
-        self.drain()
-        self.seen = seen
-        self._woken = woken
 
     def wake(self) -> None:
         """Ask for the wait to end."""
@@ -51,18 +42,14 @@ class Waiter:
         """End one wait; a notification before the wait begins counts, too."""
         self._notified.set()
 
-    def drain(self) -> None:
-        """Forget the notifications so far."""
-        self._notified.clear()
-
     def close(self) -> None:
         """Release resources."""
 
 
 class SocketWaiter(Waiter):
-    """A waiting thread that can wait for a network connection at the same time.
+    """A waiting thread that waits for a network connection at the same time.
 
-    It waits on a socket pair; waking it is one byte that never blocks.
+    It waits on a socket pair; a notification is one byte that never blocks.
     """
 
     def __init__(self) -> None:
@@ -70,14 +57,6 @@ class SocketWaiter(Waiter):
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)
-        # Of these two or three sockets; epoll would be one more open file.
-        self._selector = selectors.PollSelector()
-        self._selector.register(self._reader, selectors.EVENT_READ)
-
-    @override
-    def wait(self, seconds: float) -> bool:
-        """Wait for a notification or until the time is over; returns whether there was one."""
-        return self._reader in self._ready(seconds)
 
     def wait_for(self, connection: socket.socket, seconds: float) -> bool:
         """Wait for a notification, for bytes to read on a connection, or until the time is over.
@@ -85,41 +64,25 @@ class SocketWaiter(Waiter):
         Returns:
             Whether the connection has bytes to read.
         """
-        self._selector.register(connection, selectors.EVENT_READ)
-        try:
-            return connection in self._ready(seconds)
-        finally:
-            self._selector.unregister(connection)
+        # Not epoll, which would be one more open file.
+        with selectors.PollSelector() as selector:
+            selector.register(self._reader, selectors.EVENT_READ)
+            selector.register(connection, selectors.EVENT_READ)
+            ready = [key.fileobj for key, _ in selector.select(max(0.0, seconds))]
+        with suppress(BlockingIOError):
+            while self._reader.recv(64):
+                pass
+        return connection in ready
 
     @override
     def notify(self) -> None:
-        try:
+        with suppress(BlockingIOError):  # Full: it is notified anyway.
             self._writer.send(b"!")
-        except OSError:
-            # Full: it will wake up anyway. Closed: no thread waits there any more.
-            return
-
-    @override
-    def drain(self) -> None:
-        try:
-            while self._reader.recv(64):
-                pass
-        except BlockingIOError:
-            return
 
     @override
     def close(self) -> None:
-        self._selector.close()
         self._reader.close()
         self._writer.close()
-
-    def _ready(self, seconds: float) -> list[object]:
-        ready: list[object] = [
-            chosen.fileobj for chosen, _ in self._selector.select(max(0.0, seconds))
-        ]
-        if self._reader in ready:
-            self.drain()
-        return ready
 
 
 WaiterT = TypeVar("WaiterT", bound=Waiter, default=SocketWaiter)
@@ -131,36 +94,26 @@ class Notifier(Generic[WaiterT]):
     def __init__(self, make: Callable[[], WaiterT]) -> None:
         self._make = make
         self._lock = Lock()
-        self._waiting: dict[str, set[WaiterT]] = {}
+        self._waiting: defaultdict[str, set[WaiterT]] = defaultdict(set)
         self._missed: set[str] = set()
-        self._spare: list[WaiterT] = []
-        self.closed = False
+        self._closed = False
 
     @contextmanager
-    def waiting(self, cluster: str, seen: object = None) -> Iterator[WaiterT]:
-        """Register the calling thread; a wake() that found no waiter is delivered at once.
-
-        Args:
-            cluster: whose news it waits for.
-            seen: the state of the cluster that it has seen, for notify_behind().
-        """
-        with self._lock:
-            waiter = self._spare.pop() if self._spare else self._make()
-            waiter.reset(seen, woken=self.closed or cluster in self._missed)
-            self._missed.discard(cluster)
-            self._waiting.setdefault(cluster, set()).add(waiter)
-        try:
-            yield waiter
-        finally:
+    def waiting(self, cluster: str) -> Iterator[WaiterT]:
+        """Register the calling thread; a wake() that found no waiter is delivered at once."""
+        with closing(self._make()) as waiter:
             with self._lock:
-                others = self._waiting[cluster]
-                others.discard(waiter)
-                if not others:
-                    del self._waiting[cluster]
-                if self.closed:
-                    waiter.close()
-                else:
-                    self._spare.append(waiter)
+                self._waiting[cluster].add(waiter)
+                if self._closed or cluster in self._missed:
+                    waiter.wake()
+                self._missed.discard(cluster)
+            try:
+                yield waiter
+            finally:
+                with self._lock:
+                    self._waiting[cluster].discard(waiter)
+                    if not self._waiting[cluster]:
+                        del self._waiting[cluster]
 
     def wake(self, cluster: str) -> None:
         """End the waits for this cluster; with none under way, the next one ends at once."""
@@ -176,22 +129,15 @@ class Notifier(Generic[WaiterT]):
             for waiter in self._waiting.get(cluster, ()):
                 waiter.notify()
 
-    def notify_behind(self, heads: Mapping[str, object]) -> None:
-        """Notify the waiters that have seen another state of their cluster than its head."""
+    def notify_all(self) -> None:
+        """Let all waiters look for news."""
         with self._lock:
-            for cluster, waiters in self._waiting.items():
-                head = heads.get(cluster)
-                for waiter in waiters:
-                    if waiter.seen != head:
-                        waiter.notify()
+            for waiter in chain.from_iterable(self._waiting.values()):
+                waiter.notify()
 
     def close(self) -> None:
         """End all waits, now and later."""
         with self._lock:
-            self.closed = True
-            for waiters in self._waiting.values():
-                for waiter in waiters:
-                    waiter.wake()
-            for waiter in self._spare:
-                waiter.close()
-            self._spare.clear()
+            self._closed = True
+            for waiter in chain.from_iterable(self._waiting.values()):
+                waiter.wake()

@@ -1,135 +1,66 @@
-"""Pure rules of writes: outcomes of changes, the lease, and when the log is trimmed.
-
-The Lua script of the Redis backend states the same rules; a property test compares the two.
-"""
+"""What all backends keep: leases, errors, when the log is trimmed, how much is read at once."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from topospread.errors import Fenced, RevisionCompacted
-from topospread.store.model import MAX_LEASE, Kind, Lease, Put, WriteOutcome
-from topospread.store.values import Header, header, key_of, older, unpack
+from topospread.errors import (
+    Conflict,
+    Fenced,
+    IdentityChanged,
+    RevisionCompacted,
+    RevisionOfOtherHistory,
+)
+from topospread.store.model import MAX_LEASE, Lease, Page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from topospread.store.model import Change, Key, Revision, StoredObject
+    from topospread.store.model import Listed, StoredObject, Transaction
 
 GRAINS: Final = 64
 """The log is trimmed in steps of 1/64 of its limit, so that a write rarely pays for it."""
 
-UNDO_SHARE: Final = 4
-"""What transactions replaced is kept for the newest changes: one in so many of those in the log.
-It is as large as the log's own values, and only lists with pages need it, which take seconds.
-"""
+REPLACED_KEPT: Final = 8
+"""Identities of dropped histories that a cluster remembers."""
+
+REPLACED_MILLISECONDS: Final = 86_400_000
+"""For which it remembers them after the last one: a server that is away for longer starts anew."""
 
 _MARK: Final = re.compile(r"[0-9]{1,20}:[0-9]{1,20}")
 
 
-def judge_put(
-    value: bytes, stored: bytes | None, buried: str, *, force: bool, renews: bool = False
-) -> tuple[WriteOutcome, bool]:
-    """The outcome of a Put.
+class LeaseRow(NamedTuple):
+    """A lease as it is stored, see Lease; empty when there is none."""
 
-    Args:
-        value: the new stored value.
-        stored: the present one, if any.
-        buried: version of the tombstone that stands for the object, or empty.
-        force: whether older versions may be written.
-        renews: whether the same value is written again.
+    holder: str = ""
+    fence: int = 0
+    until: int = 0
+    granted_for: int = 0
 
-    Returns:
-        The outcome, and whether the change is relevant to decisions.
-    """
-    new = header(value)
-    assert new is not None, "pack() makes readable headers"
-    if stored is None:
-        late = new.version and buried and not older(buried, new.version)
-        if late and not force:
-            return WriteOutcome.IGNORED_STALE, False
-        return WriteOutcome.CREATED, True
-    if stored == value and not renews:
-        return WriteOutcome.UNCHANGED, False
-    old = header(stored)
-    if old is None:
-        return WriteOutcome.UPDATED, True
-    if not force and new.version and old.version and older(new.version, old.version):
-        return WriteOutcome.IGNORED_STALE, False
-    return WriteOutcome.UPDATED, old.digest != new.digest
+    def at(self, now: int) -> Lease:
+        """The lease as it is read; milliseconds since 1970."""
+        left = max(0, self.cut(now).until - now)
+        return Lease(self.holder, self.fence, left, self.granted_for, now + left)
+
+    def cut(self, now: int) -> LeaseRow:
+        """The lease on a clock that may have been set back meanwhile.
+
+        One that has longer to go than it was granted for lasts once more for that long, from now.
+        """
+        return self._replace(until=min(self.until, now + (self.granted_for or MAX_LEASE)))
 
 
-def judge_remove(
-    uid: str, up_to_version: str, stored: bytes | None, *, force: bool
-) -> WriteOutcome:
-    """The outcome of a Remove; a value that cannot be read has no version and no uid."""
-    if stored is None:
-        return WriteOutcome.NOT_FOUND
-    old = header(stored) or Header("", b"", "", 0)
-    if uid and old.uid != uid:
-        return WriteOutcome.NOT_FOUND
-    if not force and up_to_version and old.version and older(up_to_version, old.version):
-        return WriteOutcome.IGNORED_STALE
-    return WriteOutcome.DELETED
-
-
-def ends_for(change: Change, outcome: WriteOutcome, stored: bytes | None) -> str | None:
-    """The uid of the pod whose reservation ends with a change (empty: any); None when none does.
-
-    Args:
-        change: of any object.
-        outcome: of the change.
-        stored: the value before it, if any.
-    """
-    if isinstance(change, Put):
-        stale = outcome is WriteOutcome.IGNORED_STALE
-        return change.object.uid if change.ends_reservation and not stale else None
-    if change.key.kind is not Kind.POD or outcome is WriteOutcome.IGNORED_STALE:
-        return None
-    if change.uid or stored is None:
-        return change.uid
-    old = header(stored)
-    return old.uid if old else ""
-
-
-def is_for(reservation: bytes, uid: str) -> bool:
-    """Whether a stored reservation is for the pod with a uid; an unknown uid is any."""
-    found = header(reservation)
-    return found is None or not uid or found.uid in ("", uid)
-
-
-def granted(
-    found: tuple[str, int, int, int], holder: str, lifetime: int, now: int, *, renewed: int = 0
-) -> Lease:
-    """The cluster's lease after a holder asks for it.
-
-    A lease that has longer to go than it was granted for is one from before the clock was set back:
-    it lasts once more for what it was granted for, from now on.
-
-    Args:
-        found: its holder, its token, when it ends, and the milliseconds that it was granted for (0:
-            not known); empty and zero when there is none.
-        holder: the asking one.
-        lifetime: milliseconds that it is asked for; 0: it is given back.
-        now: milliseconds since 1970.
-        renewed: the token of the lease that is to be renewed or given back; 0 takes any that is
-            free.
-    """
+def granted(found: LeaseRow, holder: str, lifetime: int, now: int, *, renewed: int = 0) -> LeaseRow:
+    """The lease after a holder asks for it; see Writer.lease(), where ``renewed`` is ``fence``."""
     other, fence, until, _ = found
     lost = renewed and (other != holder or fence != renewed or until <= now)
     if lost or (other != holder and (not lifetime or until > now)):
-        return as_found(found, now)
+        return found.cut(now)
     if other != holder:
         fence = max(fence + 1, now)
-    return Lease(holder, fence, lifetime, lifetime, now + lifetime)
-
-
-def as_found(found: tuple[str, int, int, int], now: int) -> Lease:
-    """A lease that is read without a change; see :func:`granted`."""
-    holder, fence, until, granted_for = found
-    left = min(max(0, until - now), granted_for or MAX_LEASE)
-    return Lease(holder, fence, left, granted_for, now + left)
+    return LeaseRow(holder, fence, now + lifetime, lifetime)
 
 
 def fenced(cluster: str, holder: str) -> Fenced:
@@ -141,58 +72,92 @@ def fenced(cluster: str, holder: str) -> Fenced:
     )
 
 
-def trimmed(marks: str, number: int, before: int, total: int, limit: int) -> tuple[str, int, int]:
-    """Whether the log is due for trimming after a transaction.
+def other_identity(found: str) -> IdentityChanged:
+    """The error for a cluster with another identity; it is not there when that is empty."""
+    what = "has another identity" if found else "does not exist"
+    return IdentityChanged(f"the cluster {what} in this store: it is not the one followed so far")
+
+
+def other_history(number: int) -> RevisionOfOtherHistory:
+    """The error for a revision with another tag than the log has, or from the future."""
+    return RevisionOfOtherHistory(
+        f"revision {number} is of another history than the store's: list again"
+    )
+
+
+def trimmed_past(number: int, oldest: tuple[int, str] | None = None) -> RevisionCompacted:
+    """The error for a revision that the log does not reach back to; it does to the oldest one."""
+    return RevisionCompacted(f"the log was trimmed past revision {number}: list again", oldest)
+
+
+def conflict(scope: str, changed: int, number: int) -> Conflict:
+    """The error for a scope that changed after a revision."""
+    text = f"{scope!r} changed at revision {changed}, after {number}: evaluate again"
+    return Conflict(text, revision=changed)
+
+
+def with_listed(listed: int, feed: int, now: Listed | None) -> tuple[int, int]:
+    """The kinds that were listed into a history, and those that its feeds list, as sets of bits.
+
+    Bit ``n`` is for the kind with that number; ``now`` is what was just listed, if anything. No
+    feed takes off what another one lists.
+    """
+    if now is None:
+        return listed, feed
+    return listed | 1 << now.kind, feed | sum(1 << kind for kind in now.kinds)
+
+
+def is_complete(listed: int, feed: int) -> bool:
+    """Whether each kind of all feeds was listed; not where there never was a feed."""
+    return feed != 0 and not feed & ~listed
+
+
+def replaced(identities: str, at: int, now: int) -> tuple[str, ...]:
+    """The identities that are remembered as dropped, newest first; times in milliseconds."""
+    return tuple(identities.split()) if now - at < REPLACED_MILLISECONDS else ()
+
+
+def with_replaced(identities: str, at: int, now: int, identity: str) -> str:
+    """The identities that are remembered, with one more."""
+    others = [each for each in replaced(identities, at, now) if each != identity]
+    return " ".join([identity, *others][:REPLACED_KEPT])
+
+
+def trimmed(marks: str, number: int, before: int, total: int, limit: int) -> tuple[str, int]:
+    """The marks after a transaction, and the number of the last one that leaves the log (0: none).
 
     Marks are places where the log may be cut: ``number:total`` pairs, oldest first, one for each
-    time that the count of changes entered a new grain.
-
-    Args:
-        marks: the cluster's marks so far.
-        number: of the transaction just written.
-        before: changes ever logged before it.
-        total: changes ever logged with it.
-        limit: changes that the log must keep.
-
-    Returns:
-        The new marks, the number of the last transaction to drop (0: none), and of the last one
-        whose undo entry is to be dropped.
+    time that the count of changes ever logged entered a new grain. ``before`` and ``total`` are
+    that count without and with the transaction; the log keeps ``limit`` changes.
     """
     grain = max(1, limit // GRAINS)
     if before // grain == total // grain:
-        return marks, 0, 0
+        return marks, 0
     # What is no mark is left out: it only makes the log longer for a while.
     kept = [*filter(_MARK.fullmatch, marks.split()), f"{number}:{total}"]
-    last = undone = 0
-    for mark in kept:
-        at, _, count = mark.partition(":")
-        if int(count) <= total - limit // UNDO_SHARE:
-            undone = int(at)
+    last = 0
     while int(kept[0].partition(":")[2]) <= total - limit:
         last = int(kept.pop(0).partition(":")[0])
-    return " ".join(kept), last, undone
+    return " ".join(kept), last
 
 
-def undo(
-    replaced: dict[Key, StoredObject | None],
-    entry: Iterable[tuple[bytes, bytes]],
-    wanted: Callable[[Key], bool],
-) -> None:
-    """Add what one more transaction replaced; what the first one replaced was there before all.
-
-    Args:
-        replaced: so far, by the transactions before it.
-        entry: names, with the stored values; empty where there was none.
-        wanted: which keys to add.
-    """
-    for name, value in entry:
-        key = key_of(name)
-        if key is not None and key not in replaced and wanted(key):
-            replaced[key] = unpack(key, value) if value else None
+def page_of(objects: Iterable[StoredObject], limit: int, max_bytes: int) -> Page:
+    """The first of some objects, as scan() returns them."""
+    found: list[StoredObject] = []
+    for each in objects:
+        found.append(each)
+        max_bytes -= len(each.payload)
+        if max_bytes <= 0 or len(found) == limit:
+            return Page(found, (each.key.namespace, each.key.name))
+    return Page(found)
 
 
-def undone(since: Revision) -> RevisionCompacted:
-    """The error for a revision that the undo entries do not reach back to."""
-    return RevisionCompacted(
-        f"revision {since.number} cannot be read any more: too much has changed since"
-    )
+def first_of(transactions: Iterable[Transaction], limit: int) -> list[Transaction]:
+    """The first of some transactions, whole ones until they hold so many changes."""
+    found: list[Transaction] = []
+    for each in transactions if limit else ():
+        found.append(each)
+        limit -= len(each.entries)
+        if limit <= 0:
+            break
+    return found

@@ -20,9 +20,9 @@ texts and ``address`` never show a secret.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import parse_qsl, unquote
 
 from topospread.errors import ConfigError
 
@@ -42,11 +42,27 @@ _FORMS: Final = (
 )
 _REDIS_PORT: Final = 6379
 _SENTINEL_PORT: Final = 26379
-_TLS_OPTIONS: Final = frozenset({"cacert", "cert", "key", "insecure"})
-_YES_NO: Final = {"yes": True, "no": False}
 
-_SEVERAL: Final = re.compile(r"(rediss?\+(?:sentinel|cluster)://)([^/?#]*)", re.IGNORECASE)
-"""What an address of several hosts begins with: its kind; login and hosts."""
+_TLS: Final = ("cacert", "cert", "insecure", "key")
+_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "sqlite": ("synchronous",),
+    "unix": ("db",),
+    "redis": (),
+    "redis+sentinel": (),
+    "redis+cluster": (),
+    "rediss": _TLS,
+    "rediss+sentinel": _TLS,
+    "rediss+cluster": _TLS,
+}
+"""The kinds of addresses, with their options."""
+
+# RFC 3986, appendix B: scheme, authority, path, query, fragment. Python's own splitting knows one
+# host, and newer versions refuse brackets around another one.
+_PARTS: Final = re.compile(
+    r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL
+)
+_HOST: Final = re.compile(r"(?:\[([^\[\]]+)\]|([^\[\]:@,]+))(?::([0-9]{1,5}))?")
+_DATABASE: Final = re.compile(r"[0-9]{1,4}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,30 +97,19 @@ class TLS:
 
 @dataclass(frozen=True, slots=True)
 class RedisURL:
-    """The address of a Redis server with user and password; ``socket`` replaces host and port."""
+    """The address of a Redis server, of the Sentinels that know it, or of a Redis Cluster.
 
-    host: str = ""
-    port: int = _REDIS_PORT
+    Attributes:
+        hosts: hosts and ports: of the server, of the Sentinels, or of some nodes.
+        kind: what they are; empty for the one server.
+        socket: path of the one server's Unix socket, instead of a host.
+        service: the master that the Sentinels name.
+    """
+
+    hosts: tuple[tuple[str, int], ...] = ()
+    kind: Literal["", "sentinel", "cluster"] = ""
     socket: str = ""
-    database: int = 0
-    username: str = ""
-    password: str = field(default="", repr=False)
-    tls: TLS | None = None
-
-    @property
-    def address(self) -> str:
-        """The URL without user, password and options."""
-        if self.socket:
-            return f"unix://{self.socket}?db={self.database}"
-        return f"{_scheme(self.tls)}://{_joined(((self.host, self.port),))}/{self.database}"
-
-
-@dataclass(frozen=True, slots=True)
-class SentinelURL:
-    """The addresses of Sentinels that know the master ``service``, with users and passwords."""
-
-    service: str
-    sentinels: tuple[tuple[str, int], ...]
+    service: str = ""
     database: int = 0
     username: str = ""
     password: str = field(default="", repr=False)
@@ -115,27 +120,17 @@ class SentinelURL:
     @property
     def address(self) -> str:
         """The URL without users, passwords and options."""
-        hosts = _joined(self.sentinels)
-        return f"{_scheme(self.tls)}+sentinel://{hosts}/{self.service}/{self.database}"
+        if self.socket:
+            return f"unix://{self.socket}?db={self.database}"
+        scheme = ("redis" if self.tls is None else "rediss") + (self.kind and f"+{self.kind}")
+        hosts = ",".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts
+        )
+        path = {"": f"/{self.database}", "sentinel": f"/{self.service}/{self.database}"}
+        return f"{scheme}://{hosts}{path.get(self.kind, '')}"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterURL:
-    """Some nodes of a Redis Cluster, and the user and password for them."""
-
-    nodes: tuple[tuple[str, int], ...]
-    username: str = ""
-    password: str = field(default="", repr=False)
-    tls: TLS | None = None
-
-    @property
-    def address(self) -> str:
-        """The URL without user, password and options."""
-        return f"{_scheme(self.tls)}+cluster://{_joined(self.nodes)}"
-
-
-AnyRedisURL = RedisURL | SentinelURL | ClusterURL
-StoreURL = SqliteURL | AnyRedisURL
+StoreURL = SqliteURL | RedisURL
 
 
 def parse_store_url(text: str, environ: Mapping[str, str]) -> StoreURL:
@@ -151,204 +146,136 @@ def parse_store_url(text: str, environ: Mapping[str, str]) -> StoreURL:
     """
     if text == MEMORY:
         return SqliteURL()
-    try:
-        several = _SEVERAL.match(text)
-        if several is None:
-            parts = urlsplit(text)
-            port = parts.port
-        else:
-            # Newer versions of Python refuse brackets anywhere but around a single host.
-            kind, hosts = several.groups()
-            parts = urlsplit(kind + text[several.end() :])._replace(netloc=hosts)
-            port = None
-    except ValueError:
-        # The cause is left out on purpose: it quotes the address.
-        raise ConfigError(f"store: the address cannot be read: {_FORMS}") from None
-    options = _options(parts)
-    match parts.scheme:
-        case "sqlite":
-            return _sqlite(parts, options)
-        case "redis" | "rediss":
-            return _network(parts, port, options, environ)
-        case "redis+sentinel" | "rediss+sentinel":
-            return _sentinel(parts, options, environ)
-        case "redis+cluster" | "rediss+cluster":
-            return _cluster(parts, options, environ)
-        case "unix":
-            return _unix(parts, options, environ)
-        case "":
-            raise ConfigError(f"store: an address begins with its kind: {_FORMS}")
-    raise ConfigError(f"store: {parts.scheme}: is no kind of store that is known here: {_FORMS}")
-
-
-def _options(parts: SplitResult) -> dict[str, str]:
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    if len(dict(pairs)) < len(pairs):
-        raise ConfigError("store: an option is given twice in the address; write it once")
-    if parts.fragment:
-        raise ConfigError(
-            "store: the address has a '#'; write %23 where a path or password holds one"
-        )
-    return dict(pairs)
-
-
-def _only(options: Mapping[str, str], scheme: str, known: frozenset[str]) -> None:
+    parts = _PARTS.fullmatch(text)
+    assert parts is not None, "each part may be empty"
+    scheme, authority, path, query, fragment = parts.groups()
+    if scheme is None:
+        raise _refused(f"an address begins with its kind: {_FORMS}")
+    scheme, authority, path = scheme.lower(), authority or "", unquote(path)
+    known = _OPTIONS.get(scheme)
+    if known is None:
+        raise _refused(f"{scheme}: is no kind of store that is known here: {_FORMS}")
+    if fragment is not None:
+        raise _refused("the address has a '#'; write %23 where a path or password holds one")
+    pairs = parse_qsl(query or "", keep_blank_values=True)
+    options = dict(pairs)
+    if len(options) < len(pairs):
+        raise _refused("an option is given twice in the address; write it once")
     for name in options:
         if name not in known:
-            choice = ", ".join(sorted(known)) or "none"
-            raise ConfigError(f"store: {scheme}: has no option {name!r}; it knows: {choice}")
+            choice = ", ".join(known) or "none"
+            raise _refused(f"{scheme}: has no option {name!r}; it knows: {choice}")
+    if scheme == "sqlite":
+        return _sqlite(authority, path, options)
+    return _redis(scheme, authority, path, options, environ)
 
 
-def _sqlite(parts: SplitResult, options: Mapping[str, str]) -> SqliteURL:
-    _only(options, "sqlite", frozenset({"synchronous"}))
-    path = unquote(parts.path)
-    if parts.netloc or not path.startswith("/") or path.endswith("/") or "\x00" in path:
-        raise ConfigError(
-            "store: sqlite: takes three slashes and the absolute path of a file, "
+def _sqlite(authority: str, path: str, options: Mapping[str, str]) -> SqliteURL:
+    if authority or not path.startswith("/") or path.endswith("/") or "\x00" in path:
+        raise _refused(
+            "sqlite: takes three slashes and the absolute path of a file, "
             "for example sqlite:///var/lib/topospread/state.db"
         )
     mode = options.get("synchronous", "normal")
     if mode not in ("normal", "full"):
-        raise ConfigError("store: synchronous is normal or full")
+        raise _refused("synchronous is normal or full")
     return SqliteURL("/" + path.lstrip("/"), full_sync=mode == "full")
 
 
-def _network(
-    parts: SplitResult, port: int | None, options: Mapping[str, str], environ: Mapping[str, str]
+def _redis(
+    scheme: str, authority: str, path: str, options: Mapping[str, str], environ: Mapping[str, str]
 ) -> RedisURL:
-    if not parts.hostname:
-        raise ConfigError(
-            f"store: {parts.scheme}: lacks a host, for example redis://127.0.0.1:6379/0"
+    login, _, places = authority.rpartition("@")
+    username, password = _credentials(login, environ)
+    url = RedisURL(username=username, password=password)
+    if scheme == "unix":
+        if places or not path.startswith("/"):
+            raise _refused(
+                "unix: takes three slashes and the absolute path of a socket, "
+                "for example unix:///run/redis/redis.sock"
+            )
+        return replace(url, socket=path, database=_database(options.get("db", "")))
+    if scheme.startswith("rediss"):
+        url = replace(url, tls=_tls(options))
+    path = path.removeprefix("/")
+    match scheme.partition("+")[2]:
+        case "sentinel":
+            service, _, path = path.partition("/")
+            if not service or service.isspace():
+                raise _refused(
+                    f"{scheme}: lacks the name that the Sentinels give the master, "
+                    f"for example {scheme}://10.0.0.1:26379,10.0.0.2:26379/mymaster/0"
+                )
+            return replace(
+                url,
+                hosts=_hosts(scheme, login, places, _SENTINEL_PORT),
+                kind="sentinel",
+                service=service,
+                database=_database(path),
+                sentinel_username=environ.get(SENTINEL_USERNAME_VARIABLE, ""),
+                sentinel_password=environ.get(SENTINEL_PASSWORD_VARIABLE, ""),
+            )
+        case "cluster":
+            if path not in ("", "0"):
+                raise _refused(f"{scheme}: a Redis Cluster has database 0 only")
+            return replace(url, hosts=_hosts(scheme, login, places, _REDIS_PORT), kind="cluster")
+    host = _host(places, _REDIS_PORT)
+    if host is None:
+        raise _refused(
+            f"{scheme}: takes a host, as HOST or HOST:PORT with a port of 1 to 65535, "
+            f"for example {scheme}://127.0.0.1:6379/0"
         )
-    if port == 0:
-        raise ConfigError("store: port 0 cannot be connected to; write 1 to 65535")
-    tls = _network_tls(parts, options)
-    username, password = _credentials(parts.username, parts.password, environ)
-    return RedisURL(
-        host=parts.hostname,
-        port=port or _REDIS_PORT,
-        database=_database(parts.path.removeprefix("/") or "0"),
-        username=username,
-        password=password,
-        tls=tls,
-    )
+    return replace(url, hosts=(host,), database=_database(path))
 
 
-def _sentinel(
-    parts: SplitResult, options: Mapping[str, str], environ: Mapping[str, str]
-) -> SentinelURL:
-    service, _, database = unquote(parts.path.removeprefix("/")).partition("/")
-    if not service or service.isspace():
-        raise ConfigError(
-            f"store: {parts.scheme}: lacks the name that the Sentinels give the master, "
-            f"for example {parts.scheme}://10.0.0.1:26379,10.0.0.2:26379/mymaster/0"
-        )
-    username, password, hosts = _authority(parts, _SENTINEL_PORT)
-    username, password = _credentials(username, password, environ)
-    return SentinelURL(
-        service=service,
-        sentinels=hosts,
-        database=_database(database or "0"),
-        username=username,
-        password=password,
-        sentinel_username=environ.get(SENTINEL_USERNAME_VARIABLE, ""),
-        sentinel_password=environ.get(SENTINEL_PASSWORD_VARIABLE, ""),
-        tls=_network_tls(parts, options),
-    )
-
-
-def _cluster(
-    parts: SplitResult, options: Mapping[str, str], environ: Mapping[str, str]
-) -> ClusterURL:
-    if parts.path not in ("", "/", "/0"):
-        raise ConfigError(f"store: {parts.scheme}: a Redis Cluster has database 0 only")
-    username, password, nodes = _authority(parts, _REDIS_PORT)
-    username, password = _credentials(username, password, environ)
-    return ClusterURL(nodes, username, password, _network_tls(parts, options))
-
-
-def _authority(
-    parts: SplitResult, default_port: int
-) -> tuple[str | None, str | None, tuple[tuple[str, int], ...]]:
-    """User, password and all hosts of an address with several."""
-    login, _, hosts = parts.netloc.rpartition("@")
-    username, _, password = login.partition(":")
-    found = tuple(_host(text, default_port) for text in hosts.split(","))
+def _hosts(scheme: str, login: str, places: str, default_port: int) -> tuple[tuple[str, int], ...]:
+    found = [_host(place, default_port) for place in places.split(",")]
+    hosts = tuple([each for each in found if each is not None])
     # One login for all; a comma in it would be a second one before another host.
-    if "," in login or not all(host for host, _ in found):
-        raise ConfigError(
-            f"store: {parts.scheme}: takes hosts separated by commas, each HOST or HOST:PORT, "
-            f"for example {parts.scheme}://10.0.0.1:{default_port},10.0.0.2:{default_port}"
+    if "," in login or len(hosts) < len(found):
+        raise _refused(
+            f"{scheme}: takes hosts separated by commas, each HOST or HOST:PORT, "
+            f"for example {scheme}://10.0.0.1:{default_port},10.0.0.2:{default_port}"
         )
-    return username or None, password or None, found
+    return hosts
 
 
-def _host(text: str, default_port: int) -> tuple[str, int]:
-    """Split a host and its port; an empty host when it cannot be read."""
-    try:
-        parts = urlsplit(f"//{text}")
-        port = default_port if parts.port is None else parts.port
-    except ValueError:
-        return "", 0
-    plain = port and not parts.path and "@" not in text
-    return (parts.hostname or "", port) if plain else ("", 0)
+def _host(text: str, default_port: int) -> tuple[str, int] | None:
+    """A host and its port; None when they cannot be read."""
+    found = _HOST.fullmatch(text)
+    if found is None:
+        return None
+    port = int(found[3] or default_port)
+    return (found[1] or found[2], port) if 0 < port < 65536 else None
 
 
-def _network_tls(parts: SplitResult, options: Mapping[str, str]) -> TLS | None:
-    if parts.scheme.startswith("rediss"):
-        _only(options, parts.scheme, _TLS_OPTIONS)
-        return _tls(options)
-    _only(options, parts.scheme, frozenset())
-    return None
-
-
-def _unix(parts: SplitResult, options: Mapping[str, str], environ: Mapping[str, str]) -> RedisURL:
-    _only(options, "unix", frozenset({"db"}))
-    path = unquote(parts.path)
-    if parts.hostname or not path.startswith("/"):
-        raise ConfigError(
-            "store: unix: takes three slashes and the absolute path of a socket, "
-            "for example unix:///run/redis/redis.sock"
-        )
-    username, password = _credentials(parts.username, parts.password, environ)
-    return RedisURL(
-        socket=path,
-        database=_database(options.get("db", "0")),
-        username=username,
-        password=password,
-    )
-
-
-def _credentials(
-    username: str | None, password: str | None, environ: Mapping[str, str]
-) -> tuple[str, str]:
-    username = unquote(username or "") or environ.get(USERNAME_VARIABLE, "")
-    password = unquote(password or "") or environ.get(PASSWORD_VARIABLE, "")
+def _credentials(login: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    username, _, password = login.partition(":")
+    username = unquote(username) or environ.get(USERNAME_VARIABLE, "")
+    password = unquote(password) or environ.get(PASSWORD_VARIABLE, "")
     if username and not password:
-        raise ConfigError(
-            f"store: a user without a password; set {PASSWORD_VARIABLE} or write redis://user:password@host"
+        raise _refused(
+            f"a user without a password; set {PASSWORD_VARIABLE} or write "
+            "redis://user:password@host"
         )
     return username, password
 
 
 def _tls(options: Mapping[str, str]) -> TLS:
-    insecure = _YES_NO.get(options.get("insecure", "no"))
-    if insecure is None:
-        raise ConfigError("store: insecure is yes or no")
+    insecure = options.get("insecure", "no")
+    if insecure not in ("yes", "no"):
+        raise _refused("insecure is yes or no")
     if ("cert" in options) != ("key" in options):
-        raise ConfigError("store: cert and key belong together; give both or neither")
-    return TLS(options.get("cacert", ""), options.get("cert", ""), options.get("key", ""), insecure)
-
-
-def _scheme(tls: TLS | None) -> str:
-    return "redis" if tls is None else "rediss"
-
-
-def _joined(hosts: tuple[tuple[str, int], ...]) -> str:
-    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts)
+        raise _refused("cert and key belong together; give both or neither")
+    paths = {name: path for name, path in options.items() if name != "insecure"}
+    return TLS(**paths, insecure=insecure == "yes")
 
 
 def _database(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 4):
-        raise ConfigError("store: the database is a number, for example redis://127.0.0.1:6379/0")
-    return int(text)
+    if not _DATABASE.fullmatch(text or "0"):
+        raise _refused("the database is a number, for example redis://127.0.0.1:6379/0")
+    return int(text or "0")
+
+
+def _refused(text: str) -> ConfigError:
+    return ConfigError(f"store: {text}")

@@ -1,6 +1,6 @@
 """The encoding of objects and log entries: the same bytes in every backend.
 
-A stored value (format 1; the format number stands in the cluster's meta, or in SQLite's
+A stored value (format 2; the format number stands in the cluster's meta, or in SQLite's
 ``user_version``)::
 
     offset  length  content
@@ -17,9 +17,6 @@ An object is named ``<kind>/<namespace>/<name>`` with the number of its Kind; th
 for nodes and progress. A log entry is such a name behind one mark, and the stored value: ``=`` a
 relevant write, ``~`` a write of the same digest, ``-`` a deletion (its value is what stood before
 the payload of what was deleted; empty when an older version wrote it, or that cannot be read).
-
-The undo entry of a transaction has a name and a stored value for each object of
-:data:`OBSERVABLE` that it changed: the value from before, empty where there was none.
 
 Servers of several versions may share a store. A newer one may add fields to payloads, kinds, and
 names behind which a reader finds nothing that it knows: readers pass over what they do not know.
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 DIGEST_BYTES: Final = 8
 EXPIRY_DIGITS: Final = 13
 
@@ -48,7 +45,6 @@ IRRELEVANT: Final = b"~"
 DELETED: Final = b"-"
 
 _KINDS: Final = {str(kind.value): kind for kind in Kind}
-_NAME: Final = re.compile(rb"(\d+)/[^/]*/.+", re.DOTALL)
 _LENGTHS: Final = struct.Struct(">HI")
 
 # No decision looks at it: all digests are equal.
@@ -75,6 +71,9 @@ class Header(NamedTuple):
     digest: bytes
     uid: str
     end: int
+
+
+NO_HEADER: Final = Header("", b"", "", 0)
 
 
 def pack(stored: StoredObject) -> bytes:
@@ -144,12 +143,6 @@ def key_of(name: bytes) -> Key | None:
     return None if found is None else Key(found, namespace, rest)
 
 
-def is_from_newer_version(name: bytes) -> bool:
-    """Whether a written name is of a kind that only a newer version knows."""
-    found = _NAME.fullmatch(name)
-    return found is not None and found[1].decode() not in _KINDS
-
-
 def entry(field: bytes, value: bytes) -> LogEntry | None:
     """Decode a change of the log; None when its name cannot be read."""
     key = key_of(field[1:])
@@ -164,14 +157,10 @@ def entry(field: bytes, value: bytes) -> LogEntry | None:
     return LogEntry(key, unpack(key, value), mark == RELEVANT)
 
 
-def parse_confirmed(text: str) -> dict[Kind, int]:
-    """Parse when each kind was confirmed, from pairs ``kind:milliseconds``."""
-    found: dict[Kind, int] = {}
-    for pair in text.split():
-        kind, _, at = pair.partition(":")
-        if kind in _KINDS and at.isdigit():
-            found[_KINDS[kind]] = int(at)
-    return found
+def entries(changes: Iterable[tuple[bytes, bytes]]) -> tuple[LogEntry, ...]:
+    """The changes of a transaction that can be read."""
+    decoded = [entry(field, value) for field, value in changes]
+    return tuple([each for each in decoded if each is not None])
 
 
 def unreadable(cluster: str, what: str) -> StoreUnavailable:

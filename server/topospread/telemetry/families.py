@@ -127,7 +127,7 @@ class ClusterGauges:
         stale_seconds: for how long the store has been out of reach; 0 when it is not.
         snapshot_age_seconds: since the snapshot was last known to be the newest state.
         corrupt_values: stored values that cannot be read and are left out.
-        identity_changed: the store has another history than the snapshot, which was not adopted.
+        identity_changed: the store has another history than the snapshot, or none.
         label_sets: different label sets of counted pods.
     """
 
@@ -290,7 +290,7 @@ def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
         ("corrupt_values", "Stored values that cannot be read.", "corrupt_values"),
         (
             "store_identity_changed",
-            "1 while the store has another history than the snapshot, which was not adopted.",
+            "1 while the store has another history than the snapshot, or none: writes are refused.",
             "identity_changed",
         ),
     ):

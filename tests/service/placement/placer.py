@@ -10,14 +10,14 @@ from topospread.codec.stored import ends_reservation, stored
 from topospread.replica.replicas import seconds_from_now
 from topospread.replica.view import Consistency, Freshness, Token
 from topospread.service.decisions.request import DecisionRequest, NodeSelection, PodRef
-from topospread.service.placement.coordinator import PlacementCoordinator
 from topospread.service.placement.place import Preference, place, release, reserve
+from topospread.service.placement.places import Places
 from topospread.store.model import Key, Kind, Put, Remove
 from topospread_client import object_from_manifest, pod_from_manifest
 
 if TYPE_CHECKING:
     from topospread.service.decisions.engine import Engine
-    from topospread.service.placement.requests import PlacementRequest, PlacementResult
+    from topospread.service.placement.tasks import PlacementRequest, PlacementResult
 
 Json = dict[str, Any]
 
@@ -40,7 +40,7 @@ class Placer:
     def __init__(self, world: World, engine: Engine | None = None) -> None:
         self.world = world
         self.engine = engine or world.engine
-        self.holding = PlacementCoordinator(self.engine, world.store)
+        self.holding = Places(self.engine, world.store)
 
     def ask(self, **others: Any) -> DecisionRequest:
         """A question about the newest state."""

@@ -28,8 +28,8 @@ from topospread.replica.view import Token
 from topospread.service.decisions.evaluate import evaluate
 from topospread.service.decisions.node_fit import Fit
 from topospread.service.decisions.request import PodRef
-from topospread.service.placement.coordinator import PlacementCoordinator
 from topospread.service.placement.place import Preference, place, release
+from topospread.service.placement.places import Places
 from topospread.service.state.write import StateWriter
 from topospread.spread.verdicts import Code
 from topospread.store.model import Key, Kind, Remove
@@ -341,7 +341,7 @@ def test_store_has_less_time_than_the_caller_so_that_errors_arrive(three_zones: 
 
     store: Any = Noting()
     placer = Placer(three_zones)
-    placer.holding = PlacementCoordinator(three_zones.engine, store)
+    placer.holding = Places(three_zones.engine, store)
     wanted = placer.wanted(named("a", BY_ZONE))
     late = wanted.decision._replace(deadline=time.monotonic() + 4.0)
     wanted = replace(wanted, decision=late)

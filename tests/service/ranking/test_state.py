@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.counting import Counting
+from tests.service.busy import Busy
 from tests.service.world import CLUSTER, PATIENCE, ZONE, World, node, running, world
 from topospread.codec.stored import object_from_stored
 from topospread.kube.violations import Problems
 from topospread.replica.replicas import seconds_from_now
 from topospread.service.decisions.request import DecisionRequest
 from topospread.service.ranking import DeletionRanker
+from topospread.store.api import scan_all
+from topospread.store.model import Kind
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
 from topospread_proto.v1.deletion_order_pb2 import RANK_STRATEGY_REPLICA_SET, RankConstraint
 from topospread_proto.v1.planner_service_pb2 import RankDeletionsRequest, RankDeletionsResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Json = dict[str, Any]
 
@@ -70,7 +76,12 @@ def test_the_state_is_ranked_as_its_pods_are(at_first: list[Json], later: list[J
         made.apply(replica_set("web-1"), replica_set("web-2"), *at_first)
         if later:
             made.apply(*later)
-        found = [object_from_stored(i) for page in made.store.scan(CLUSTER) for i in page]
+        found = [
+            object_from_stored(item)
+            for kind in (Kind.POD, Kind.REPLICA_SET)
+            for page in scan_all(made.store, CLUSTER, kind)
+            for item in page
+        ]
         pods = [each.pod for each in found if each.pod.metadata.namespace == "default"]
         owners = [each.replica_set for each in found if each.HasField("replica_set")]
         of_state, of_request = ranked(made), ranked(made, pods=pods, replica_sets=owners)
@@ -102,3 +113,38 @@ def test_pods_of_the_owner_that_are_not_ranked_count_on_their_nodes(three_zones:
     )
     found = ranked(three_zones, strategy=RANK_STRATEGY_REPLICA_SET)
     assert [each.pod.name for each in found.pods] == ["a-n-b", "a-n-a"]
+
+
+def test_a_ranking_is_of_one_revision_whatever_is_written_meanwhile(three_zones: World) -> None:
+    three_zones.apply(*(running(f"p-{n}", "n-a", app="a") for n in range(4)))
+
+    def write() -> None:
+        three_zones.apply(running("p-0", "n-b", app="a"), running("p-9", "n-c", app="a"))
+        three_zones.apply(running("p-1", "n-a", app="other"))
+        three_zones.delete(Kind.POD, "p-2", "default")
+
+    busy = Busy(three_zones, write)
+    found = ranked(three_zones, busy)
+    assert not busy.meanwhile
+    assert {each.pod.name: each.node for each in found.pods} == {
+        "p-0": "n-b",
+        "p-3": "n-a",
+        "p-9": "n-c",
+    }
+    assert found == ranked(three_zones)
+
+
+def test_a_ranking_comes_through_though_a_writer_never_rests(three_zones: World) -> None:
+    """Each step moves all pods at once, so that pods of two steps would be on two nodes."""
+    nodes = ("n-b", "n-c")
+
+    def write(step: int) -> Callable[[], object]:
+        moved = [running(f"p-{n}", nodes[step % 2], app="a") for n in range(4)]
+        return lambda: three_zones.apply(*moved)
+
+    write(1)()
+    busy = Busy(three_zones, *map(write, range(50)))
+    found = ranked(three_zones, busy)
+    assert len(found.pods) == 4
+    assert len({each.node for each in found.pods}) == 1
+    assert 40 < len(busy.meanwhile) < 49

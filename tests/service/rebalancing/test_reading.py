@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.counting import Counting
+from tests.service.busy import Busy
 from tests.service.world import World, constraint, running
 from topospread.kube.violations import Problems
 from topospread.service.rebalancing.plan import RebalancePlanner
@@ -40,18 +41,6 @@ def counts(found: PlanRebalanceResponse) -> tuple[int, int, int]:
     )
 
 
-class Busy(Counting):
-    """A store that is written to just before pods are read."""
-
-    def __init__(self, made: World, meanwhile: Callable[[], object]) -> None:
-        super().__init__(made.store)
-        self._meanwhile = meanwhile
-
-    def read_keys(self, *arguments: Any) -> Any:
-        self._meanwhile()
-        return super().read_keys(*arguments)
-
-
 def test_nothing_is_read_where_all_constraints_hold(three_zones: World) -> None:
     three_zones.apply(*spread("even", "n-a", "n-b", "n-c"))
     counting = Counting(three_zones.store)
@@ -70,19 +59,36 @@ def test_only_pods_that_may_have_to_move_are_read(three_zones: World) -> None:
     assert counting.objects == 4
 
 
-def test_a_plan_is_that_of_its_revision_whatever_is_written_meanwhile(three_zones: World) -> None:
+def test_a_plan_is_of_one_revision_whatever_is_written_meanwhile(three_zones: World) -> None:
     three_zones.apply(*spread("uneven", "n-a", "n-a", "n-a", "n-b"))
-    revision = three_zones.revision
-    expected = plan(three_zones, three_zones.store)
+    before = three_zones.revision
 
     def write() -> None:
-        three_zones.apply(*spread("uneven", "n-c", "n-b", "n-a"))
+        three_zones.apply(*spread("uneven", "n-c", "n-b", "n-b"))
         three_zones.apply(running("uneven-3", "n-a", app="uneven"))
+        three_zones.apply(*spread("new", "n-b", "n-b", "n-b"))
 
-    found = plan(three_zones, Busy(three_zones, write))
-    assert found.meta.revision == revision
-    assert found.evictions
-    assert found == expected
+    busy = Busy(three_zones, write)
+    found = plan(three_zones, busy)
+    assert not busy.meanwhile
+    assert found.meta.revision == three_zones.revision != before
+    assert {each.pod.name[:3] for each in found.evictions} == {"new"}
+    assert found == plan(three_zones, three_zones.store)
+
+
+def test_a_plan_comes_through_though_a_writer_never_rests(three_zones: World) -> None:
+    """Each step moves all pods at once, so a plan of two steps would have them on both nodes."""
+    three_zones.apply(*spread("uneven", "n-a", "n-a", "n-a"))
+
+    nodes = ("n-b", "n-c")
+
+    def write(step: int) -> Callable[[], object]:
+        return lambda: three_zones.apply(*spread("uneven", *[nodes[step % 2]] * 3))
+
+    busy = Busy(three_zones, *map(write, range(50)))
+    found = plan(three_zones, busy)
+    assert len({each.node for each in found.evictions}) == 1
+    assert 40 < len(busy.meanwhile) < 49
 
 
 def test_pods_that_differ_in_what_they_request_are_of_one_shape(three_zones: World) -> None:

@@ -1,4 +1,4 @@
-"""Verbs of a few lines: `lease`, `store`, `completion` and `version`."""
+"""Verbs of a few lines: `lease`, `completion` and `version`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import click
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE
 from topospread.cli.options import ClientOptions, output_option, pass_given_options, server_verb
-from topospread_proto.v1.cluster_state_service_pb2 import AcceptStoreRequest
 from topospread_proto.v1.lease_service_pb2 import GetLeaseRequest
 
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -47,40 +46,6 @@ def get(options: ClientOptions) -> int:
         [held.holder_identity],
         cluster=options.cluster,
         answer=found,
-    )
-    return DONE
-
-
-@click.group("store", short_help="Accept a store that was emptied or exchanged.")
-def store() -> None:
-    """Decide about a store what a server cannot decide by itself."""
-
-
-@store.command("accept")
-@click.option(
-    "--store-identity",
-    required=True,
-    metavar="ID",
-    help="Of the store that is accepted: `topospread status -o json` tells it.",
-)
-@server_verb
-def accept(options: ClientOptions, store_identity: str) -> int:
-    """Take what the store holds now of a cluster as the truth.
-
-    A server that finds its store emptied, restored from elsewhere or exchanged keeps what it knew
-    and refuses writes (`status`: store changed), until this is said or every kind was replaced by a
-    full list. It holds for all servers of the store. What they knew before is forgotten.
-    """
-    request = AcceptStoreRequest(cluster=options.cluster, store_identity=store_identity)
-    with options.client() as client:
-        accepted = client.call("AcceptStore", request)
-    documents.present(
-        options.output,
-        "StoreAcceptance",
-        lambda: output.fields([("cluster", options.cluster), ("revision", accepted.meta.revision)]),
-        [options.cluster],
-        cluster=options.cluster,
-        answer=accepted,
     )
     return DONE
 

@@ -102,9 +102,13 @@ def _replace(
 ) -> dict[str, ReplaceObjectsResponse]:
     responses: dict[str, ReplaceObjectsResponse] = {}
     replacing = writes.write_progress("replacing", "replaced", unit="kinds")
+    # A store that lost its history is whole again when these were listed: never without the pods.
+    kinds = [NUMBERS[kind] for kind in {NODE, POD, *lists}]
     with options.server_client() as client, replacing as progress:
         for kind in sorted(lists, key=NUMBERS.__getitem__):
-            responses[kind] = client.replace_objects(NUMBERS[kind], lists[kind], force=force)
+            responses[kind] = client.replace_objects(
+                NUMBERS[kind], lists[kind], force=force, kinds=kinds
+            )
             progress(len(responses), len(lists))
     return responses
 

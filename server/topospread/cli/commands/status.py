@@ -109,8 +109,11 @@ def _print(
     output.print_items(_COLUMNS, clusters)
     for cluster in clusters:
         if cluster.identity_changed:
-            accept = f"topospread store accept --cluster {cluster.name} --store-identity"
-            output.echo(f"to accept the store of {cluster.name}: {accept} {cluster.store_identity}")
+            output.echo(
+                f"the store has another history of {cluster.name}, or none: list every kind into it"
+                " (a sync does, or `topospread apply --replace`), or restart the servers if it is"
+                " meant to be as it is"
+            )
 
 
 def _state(cluster: Cluster) -> str:

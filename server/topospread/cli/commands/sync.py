@@ -14,6 +14,7 @@ from topospread.cli.errors import DONE, BadInput, Unreachable
 from topospread.cli.options import PATH, ClientOptions, pass_options, server_options
 from topospread.cli.output import allow_closed_stdout
 from topospread.config import values
+from topospread.kubernetes.objects import LISTED_KINDS
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1.cluster_state_service_pb2 import ObjectReference
 from topospread_proto.v1.lease_service_pb2 import AcquireLeaseRequest, ReleaseLeaseRequest
@@ -153,6 +154,7 @@ class ClientSink:
                 resource_version=version,
                 force=force,
                 fencing_token=fence,
+                kinds=map(_number, LISTED_KINDS),
             )
         return int(replaced.ignored_stale_count)
 

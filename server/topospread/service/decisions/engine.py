@@ -35,6 +35,7 @@ from topospread.service.decisions.pods import (
 from topospread.service.decisions.request import NO_OVERRIDE, PodRef, StageTimings
 from topospread.spread.filtering import PodMove
 from topospread.spread.settings import DEFAULT_PROFILE
+from topospread.store.api import get_one
 from topospread.store.model import Key, Kind
 
 if TYPE_CHECKING:
@@ -371,7 +372,7 @@ class Engine:
         Raises:
             NotFound: there is none of the name, or it has another uid.
         """
-        stored = self._reader.get(cluster, Key(Kind.POD, named.namespace, named.name))
+        stored = get_one(self._reader, cluster, Key(Kind.POD, named.namespace, named.name))
         if stored is None or (named.uid and stored.uid != named.uid):
             uid = f" (uid {named.uid})" if named.uid else ""
             name = f"{named.namespace}/{named.name}"

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.pods import PodShape, ShapedPod
     from topospread.service.decisions.request import DecisionRequest
-    from topospread.service.placement.coordinator import PlacementCoordinator
-    from topospread.service.placement.requests import PlacementRequest, PlacementResult, Rejection
+    from topospread.service.placement.places import Places
+    from topospread.service.placement.tasks import PlacementRequest, PlacementResult, Rejection
     from topospread.service.state.write import Traced
     from topospread.spread.filtering import DomainState
     from topospread.spread.topology import Domains, Topology
@@ -174,7 +174,7 @@ def judge_candidates(cycle: Cycle, names: Sequence[str]) -> CandidateVerdicts:
 
 
 def place_candidate(
-    coordinator: PlacementCoordinator,
+    places: Places,
     placement: PlacementRequest,
     names: Sequence[str],
     traced: Traced,
@@ -185,10 +185,10 @@ def place_candidate(
     pod goes then is for the scheduler to weigh.
 
     Raises:
-        As PlacementCoordinator.hold.
+        As Places.hold.
     """
     request = placement.decision
-    judged = filter_candidates(coordinator.engine, request, names)
+    judged = filter_candidates(places.engine, request, names)
     if judged.status.code is not Code.SUCCESS:
         return judged
     candidates = NodeSelection(names=tuple(dict.fromkeys(names)))
@@ -199,7 +199,7 @@ def place_candidate(
         cycle = newest
         return choose(newest, placement.demand, _JUDGED_ELSE, held, candidates)
 
-    held = coordinator.hold(placement, choice, traced)
+    held = places.hold(placement, choice, traced)
     if not held.node:
         judged = judge_candidates(cycle, names)
         judged.held = held

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import object_from_stored
@@ -16,7 +16,7 @@ from topospread.errors import CorruptValue, IdentityChanged, InvalidPod, Revisio
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.spread.filtering import PodMove, pre_filter, verdict_of
 from topospread.spread.verdicts import FITS, Code
-from topospread.store.api import Follower, Reader
+from topospread.store.api import get_one, scan_all
 from topospread.store.model import Key, Kind
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from topospread.kube.objects import Pod
     from topospread.service.decisions.engine import Engine, ResolvedCycle
     from topospread.service.decisions.request import DecisionRequest
+    from topospread.store.api import Reader
     from topospread.store.model import Revision, StoredObject
 
 MOST_CLUSTERS: Final = 8
@@ -42,10 +43,6 @@ class Victim:
     uid: str
     name: str = ""
     namespace: str = DEFAULT_NAMESPACE
-
-
-class _Followed(Reader, Follower, Protocol):
-    """The part of the store that is read."""
 
 
 class _Uids:
@@ -77,7 +74,7 @@ class PodsByUid:
         store: has the state.
     """
 
-    def __init__(self, store: _Followed) -> None:
+    def __init__(self, store: Reader) -> None:
         self._store = store
         self._uids: dict[str, _Uids] = {}
         self._lock = Lock()
@@ -110,7 +107,7 @@ class PodsByUid:
 
     def _pod(self, cluster: str, key: Key, uid: str) -> Pod | None:
         try:
-            stored: StoredObject | None = self._store.get(cluster, key)
+            stored: StoredObject | None = get_one(self._store, cluster, key)
         except CorruptValue:
             return None
         if stored is None or stored.uid != uid:
@@ -128,7 +125,7 @@ class PodsByUid:
                 del self._uids[cluster]
             head = self._store.head(cluster)
             found = _Uids(head.identity, head.revision)
-            for page in self._store.scan(cluster, kind=Kind.POD):
+            for page in scan_all(self._store, cluster, Kind.POD):
                 for stored in page:
                     found.note(stored.key, stored)
             if len(self._uids) >= MOST_CLUSTERS:

@@ -14,8 +14,8 @@ from topospread.replica.view import Token
 from topospread.service.decisions.evaluate import matching
 from topospread.service.decisions.extension_points import select_distinct
 from topospread.service.decisions.node_fit import Fit, Refused, suited
-from topospread.service.placement.requests import PlacementRequest, PlacementResult, Rejection
-from topospread.service.state.write import failure_deadline
+from topospread.service.placement.tasks import PlacementRequest, PlacementResult, Rejection
+from topospread.service.state.write import failure_deadline, within_history
 from topospread.spread.filtering import verdict_of
 from topospread.spread.verdicts import (
     FITS,
@@ -28,6 +28,7 @@ from topospread.spread.verdicts import (
     error_message,
     fit_message,
 )
+from topospread.store.api import get_one
 from topospread.store.model import Key, Kind, LogEntry, Remove, WriteOutcome
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from topospread.replica.view import Consistency, View
     from topospread.service.decisions.cycle import Cycle
     from topospread.service.decisions.request import NodeSelection, PodRef
-    from topospread.service.placement.coordinator import PlacementCoordinator
+    from topospread.service.placement.places import Places
     from topospread.service.state.pages import PageRequest
     from topospread.service.state.write import Traced
     from topospread.spread.topology import Ints
@@ -67,7 +68,7 @@ class Preference:
 
 
 def place(
-    coordinator: PlacementCoordinator,
+    places: Places,
     placement: PlacementRequest,
     preference: Preference,
     traced: Traced,
@@ -75,7 +76,7 @@ def place(
     """Hold the best node for a pod; the one that is held for it already, if that still fits.
 
     Raises:
-        As PlacementCoordinator.hold; InvalidRequest and NodeTableChanged for the candidates.
+        As Places.hold; InvalidRequest and NodeTableChanged for the candidates.
     """
     fit = preference.fit
     if fit is None:
@@ -91,7 +92,7 @@ def place(
             placement.decision.nodes,
         )
 
-    return coordinator.hold(placement, choice, traced)
+    return places.hold(placement, choice, traced)
 
 
 def choose(
@@ -150,11 +151,13 @@ def _best(cycle: Cycle, fits: NDArray[np.intp], seed: str) -> int:
     By score; then by matching pods in the hard constraints' domains, the fewest first; then by
     matching pods on the node; then by a hash of seed, pod and node.
     """
-    left = np.arange(fits.size)
+    # One number a node, as in EvaluatePod; pods of one domain, and on one node, stay below 2³².
+    order = matching(cycle, fits)
     if cycle.pre_score_status.code is Code.SUCCESS:
-        left = _lowest(left, -cycle.scores(fits).normalized)
-    left = _lowest(left, matching(cycle, fits))
-    left = _lowest(left, _on_node(cycle, fits))
+        order += (100 - cycle.scores(fits).normalized) << 32
+    left = np.flatnonzero(order == order.min())
+    if left.size > 1:
+        left = _lowest(left, _on_node(cycle, fits))
     if left.size == 1:
         return int(left[0])
     digest = hashlib.blake2b(digest_size=8)
@@ -197,19 +200,19 @@ def _refusal(nodes: int, reasons: Counter[str], codes: Counter[Code]) -> Rejecti
 
 
 def reserve(
-    coordinator: PlacementCoordinator, placement: PlacementRequest, node: str, traced: Traced
+    places: Places, placement: PlacementRequest, node: str, traced: Traced
 ) -> PlacementResult:
     """Hold one node for a pod, if the hard constraints allow it.
 
     Raises:
-        As PlacementCoordinator.hold.
+        As Places.hold.
     """
 
     def choose(cycle: Cycle, held: ReservationRow | None) -> str | Rejection:
         del held  # a renewal is judged like any other
         return _judge(cycle, node)
 
-    return coordinator.hold(placement, choose, traced)
+    return places.hold(placement, choose, traced)
 
 
 def _judge(cycle: Cycle, node: str) -> str | Rejection:
@@ -237,7 +240,7 @@ class ReleaseResult:
 
 
 def release(
-    coordinator: PlacementCoordinator,
+    places: Places,
     cluster: str,
     pod: tuple[str, str, str],
     reservation_id: str = "",
@@ -248,7 +251,7 @@ def release(
     """End the reservation of a pod, if its uid is equal or unknown.
 
     Args:
-        coordinator: holds it.
+        places: holds it.
         cluster: the pod's.
         pod: namespace, name and uid, which may be empty.
         reservation_id: when given, what was made or renewed after it stays.
@@ -257,14 +260,18 @@ def release(
 
     Raises:
         ClusterNotFound: there is no such cluster.
+        IdentityChanged: the store has another history, which is not complete.
         StoreUnavailable: the store did not answer.
     """
     namespace, name, uid = pod
-    key, store = Key(Kind.RESERVATION, namespace, name), coordinator.store
+    key, store = Key(Kind.RESERVATION, namespace, name), places.store
     if uid or reservation_id:
-        held = store.get(cluster, key)
+        held = get_one(store, cluster, key)
         if reservation_id and (held is None or held.resource_version != reservation_id):
             head = store.head(cluster, timeout=timeout)
+            replicas = places.engine.replicas
+            if replicas.identity(cluster) not in ("", head.identity):
+                replicas.reconcile(cluster)
             if not head.identity:
                 raise ClusterNotFound.unknown(cluster)
             return ReleaseResult(Token(head.identity, head.revision).encode(), False)
@@ -272,12 +279,18 @@ def release(
         uid = uid if held is None or held.uid else ""
     with traced("release", 1):
         removal = Remove(key, uid, reservation_id)
-        applied = store.apply(cluster, [removal], timeout=failure_deadline(timeout))
+        applied = within_history(
+            places.engine.replicas,
+            cluster,
+            lambda identity: store.apply(
+                cluster, [removal], identity=identity, timeout=failure_deadline(timeout)
+            ),
+        )
     if not applied.identity:
         raise ClusterNotFound.unknown(cluster)
     released = applied.outcomes == (WriteOutcome.DELETED,)
     if released:
-        coordinator.show(cluster, applied, [LogEntry(key, None)])
+        places.show(cluster, applied, [LogEntry(key, None)])
     token = Token(applied.identity, applied.revision).encode()
     return ReleaseResult(token, released)
 

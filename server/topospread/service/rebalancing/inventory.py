@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from topospread.checkpoints import CooperativeYield, checkpoint
 from topospread.codec.frames import framed
 from topospread.codec.pods import selector_of
-from topospread.codec.stored_pods import bound_pod
-from topospread.errors import CorruptValue, InvalidRequest
-from topospread.kube.objects import TERMINAL_PHASES
+from topospread.errors import InvalidRequest
 from topospread.kube.selectors import EVERYTHING
 from topospread.kube.violations import invalid
-from topospread.service.state.members import read_members
+from topospread.store.model import Key, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,15 +22,13 @@ if TYPE_CHECKING:
     from topospread.index.snapshot import Snapshot
     from topospread.kube.selectors import Selector
     from topospread.kube.violations import Problems
-    from topospread.replica.replica import Replica
-    from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.pods import EffectiveConstraints, PodShape
     from topospread.service.decisions.request import DecisionRequest
+    from topospread.service.state.consistent_read import ConsistentRead
     from topospread.spread.constraints import Constraint
     from topospread.spread.settings import Rules
     from topospread.spread.topology import Eligibility, GroupKey
-    from topospread.store.api import ReadStore
     from topospread_proto.v1 import planner_service_pb2 as pb
 
 
@@ -315,39 +311,29 @@ def _touched(pod_class: ShapedPods, inventory: NamespaceInventory) -> list[SkewL
     ]
 
 
-def read_pods(
-    store: ReadStore,
-    replica: Replica,
-    view: View,
-    inventories: Mapping[str, NamespaceInventory],
-    components: Sequence[ConstraintComponent],
-    turn: CooperativeYield,
-) -> None:
-    """Fill in the members of the pods of some components, as they are at a view's revision.
+def read_pods(read: ConsistentRead, components: Sequence[ConstraintComponent]) -> bool:
+    """Fill in the members of the pods of some components.
+
+    Returns:
+        Whether they are those of the view that the components are of; see ConsistentRead.read.
 
     Raises:
-        Unavailable: see read_members.
+        Unavailable: see ConsistentRead.read.
     """
-    wanted = [shaped for each in components for shaped in each.pod_classes]
-    shaped_of = {each: shaped for shaped in wanted for each in shaped.classes}
-    if not shaped_of:
-        return
-    namespaces = {each.namespace for each in components}
-    found = read_members(store, replica, view, namespaces, read=shaped_of)
-    known = {
-        (pod_class.namespace, name): (shaped_of[pod_class], node)
-        for pod_class, name, node in found.unchanged
+    shaped_of = {
+        pod_class: shaped
+        for component in components
+        for shaped in component.pod_classes
+        for pod_class in shaped.classes
+    }
+    bound = {
+        Key(Kind.POD, pod_class.namespace, name): (shaped_of[pod_class], node)
+        for pod_class, name, node in read.pods.of(shaped_of)
         if node
     }
-    shapes = {id(shaped) for shaped in wanted}
-    for key, item in found.stored.items():
-        turn()
-        shaped, node = known.get((key.namespace, key.name), (None, ""))
-        if key in found.changed:
-            with suppress(CorruptValue, InvalidRequest):
-                bound = bound_pod(item.payload, TERMINAL_PHASES)
-                if bound.counted:
-                    shape_key = framed(item.payload).key
-                    shaped, node = inventories[key.namespace].pod_classes.get(shape_key), bound.node
-        if shaped is not None and id(shaped) in shapes:
-            shaped.members.append(InventoryPod(key.name, item.uid, node, item.payload))
+    if not read.read(bound):
+        return False
+    for item in read.objects(bound):
+        shaped, node = bound[item.key]
+        shaped.members.append(InventoryPod(item.key.name, item.uid, node, item.payload))
+    return True

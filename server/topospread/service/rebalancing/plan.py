@@ -28,7 +28,7 @@ from topospread.service.rebalancing.inventory import (
     take_inventory,
 )
 from topospread.service.rebalancing.model import RebalanceModel, build_model
-from topospread.service.state.log import newest_view
+from topospread.service.state.consistent_read import ConsistentRead
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import planner_service_pb2 as pb
 from topospread_proto.v1 import rebalance_pb2 as detail
@@ -38,12 +38,11 @@ if TYPE_CHECKING:
 
     from topospread.index.snapshot import Snapshot
     from topospread.kube.violations import Problems
-    from topospread.replica.replica import Replica
     from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.request import DecisionRequest
     from topospread.spread.topology import GroupKey
-    from topospread.store.api import ReadStore
+    from topospread.store.api import Reader
 
 
 MAX_TRIES: Final = 5
@@ -105,7 +104,7 @@ class _RebalanceRun:
 class RebalancePlanner:
     """Makes rebalance plans for the clusters of a store."""
 
-    def __init__(self, store: ReadStore, engine: Engine) -> None:
+    def __init__(self, store: Reader, engine: Engine) -> None:
         self._store = store
         self._engine = engine
 
@@ -125,18 +124,24 @@ class RebalancePlanner:
         Raises:
             InvalidRequest: everything that is wrong; unknown settings.
             NotFound: no such cluster.
-            Unavailable, DeadlineExceeded, RevisionUnavailable: see newest_view and read_pods.
+            Unavailable, DeadlineExceeded, RevisionUnavailable: see ConsistentRead.
         """
         question = checked(request, decision, wrong)
-        replica, view, inventories = self._inventories(question)
-        snapshot = view.snapshot
+        replicas = self._engine.replicas
+        read = ConsistentRead.newest(
+            self._store, replicas, decision.cluster, decision.consistency, decision.deadline
+        )
+        while True:
+            view, inventories = self._inventories(question, read)
+            snapshot = view.snapshot
+            components = _cheapest_first(inventories, snapshot)
+            if read_pods(read, components):
+                break
         groups = tuple(groups_of(inventories))
         until = min(time.monotonic() + question.search, decision.deadline)
         turn = CooperativeYield(decision.deadline, "all evictions were tried")
         response = pb.PlanRebalanceResponse()
         run = _RebalanceRun(question, view, snapshot, groups, until, turn, response)
-        components = _cheapest_first(inventories, snapshot)
-        read_pods(self._store, replica, view, inventories, components, turn)
         for component in components:
             _solve(run, component)
         wanted = [
@@ -159,27 +164,24 @@ class RebalancePlanner:
         response.not_modelled.extend(sorted(run.not_modelled))
         if not wanted:
             response.notes.append(_nothing_to_mend(request))
-        response.meta.CopyFrom(meta_of(view, replica))
+        response.meta.CopyFrom(meta_of(view, read.replica))
         return response
 
     def _inventories(
-        self, question: RebalanceQuestion
-    ) -> tuple[Replica, View, Mapping[str, NamespaceInventory]]:
-        """The constraints and a view of one revision that counts all that they count."""
-        engine, decision = self._engine, question.decision
-        replica, view = newest_view(
-            self._store, engine.replicas, decision.cluster, decision.consistency, decision.deadline
-        )
+        self, question: RebalanceQuestion, read: ConsistentRead
+    ) -> tuple[View, Mapping[str, NamespaceInventory]]:
+        """The view of a read with all counts of its constraints, and these."""
         for _ in range(MAX_TRIES):
-            inventories = take_inventory(engine, question, view.snapshot)
+            view = read.view
+            inventories = take_inventory(self._engine, question, view.snapshot)
             groups = groups_of(inventories)
             if not view.snapshot.missing(groups):
-                return replica, view, inventories
-            counting = replica.ensure_counted(groups)
+                return view, inventories
+            counting = read.replica.ensure_counted(groups)
             same_index = counting.snapshot.origin is view.snapshot.origin
             if same_index and counting.revision == view.revision:
-                return replica, replace(view, snapshot=counting.snapshot), inventories
-            view = counting
+                return replace(view, snapshot=counting.snapshot), inventories
+            read.refresh()
         raise Conflict("the cluster changes faster than its constraints are counted: try again")
 
 

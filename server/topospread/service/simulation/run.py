@@ -39,7 +39,7 @@ from topospread.service.decisions.node_fit import Fit
 from topospread.service.decisions.pods import PodShape, ShapedPod
 from topospread.service.messages import constraint_message
 from topospread.service.placement.place import Preference, choose
-from topospread.service.placement.requests import Rejection
+from topospread.service.placement.tasks import Rejection
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import scenario_pb2 as detail
 

@@ -27,7 +27,8 @@ from topospread.service.simulation.request import (
     unused_changes,
 )
 from topospread.service.simulation.run import PodBatch
-from topospread.service.state.log import ChosenObjects, list_at_revision
+from topospread.service.state.consistent_read import ConsistentRead
+from topospread.store.api import get_one
 from topospread.store.model import Key, Kind
 from topospread_client import ORDINAL_LABELS
 from topospread_proto.v1 import scenario_pb2 as detail
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.request import DecisionRequest
     from topospread.service.simulation.request import GivenPod, SimulationQuestion
-    from topospread.store.api import ReadStore
+    from topospread.store.api import Reader
 
 UNNAMED: Final = "pod"
 
@@ -85,7 +86,7 @@ class ScenarioBuilder:
         store: has the pods of the state.
     """
 
-    def __init__(self, engine: Engine, store: ReadStore) -> None:
+    def __init__(self, engine: Engine, store: Reader) -> None:
         self._engine = engine
         self._store = store
         self._demands = DemandReader()
@@ -187,18 +188,18 @@ class ScenarioBuilder:
         if not question.reschedules:
             resolve = self._engine.replicas.resolve
             return *resolve(decision.cluster, decision.consistency, decision.deadline), []
-        listed = list_at_revision(
-            self._store,
-            self._engine.replicas,
-            decision.cluster,
-            decision.consistency,
-            decision.deadline,
-            ChosenObjects((Kind.POD,)),
+        replicas = self._engine.replicas
+        read = ConsistentRead.newest(
+            self._store, replicas, decision.cluster, decision.consistency, decision.deadline
         )
         drained = {each.node for each in question.changes.drain_nodes}
         removed = {(each.namespace, each.name) for each in question.removed}
         batches: list[PodBatch] = []
-        for pod in sorted(listed.readable(), key=lambda each: _name_of(each.key)):
+        while True:
+            keys = [Key(Kind.POD, *each) for each in read.pods.on(drained)]
+            if read.read(keys):
+                break
+        for pod in read.objects(keys):
             encoded = recreated_pod(pod, drained)
             checkpoint()
             if encoded is None or _name_of(pod.key) in removed:
@@ -212,7 +213,7 @@ class ScenarioBuilder:
         if len(batches) > most:
             text = f"at most {most} pods are placed anew: drain fewer nodes"
             raise InvalidRequest.of([invalid(f"{CHANGES}.drainNodes", len(batches), text)])
-        return listed.replica, listed.view, batches
+        return read.replica, read.view, batches
 
     def _batches(
         self, question: SimulationQuestion, wrong: list[FieldViolation]
@@ -282,7 +283,7 @@ class ScenarioBuilder:
                 wrong.append(duplicate(path, name))
                 continue
             key = Key(Kind.POD, reference.namespace, reference.name)
-            stored = self._store.get(question.decision.cluster, key)
+            stored = get_one(self._store, question.decision.cluster, key)
             if stored is None or reference.uid not in ("", stored.uid):
                 wrong.append(FieldViolation(path, "no such pod in the state", "Not found", name))
                 continue
@@ -327,7 +328,7 @@ class ScenarioBuilder:
         if reference in question.removed:
             return False
         key = Key(Kind.POD, reference.namespace, reference.name)
-        stored = self._store.get(question.decision.cluster, key)
+        stored = get_one(self._store, question.decision.cluster, key)
         return stored is not None and bool(object_from_stored(stored).pod.spec.node_name)
 
     @staticmethod

@@ -86,7 +86,7 @@ class Leases:
             ObjectNotFound: it is free.
             StoreUnavailable: the store did not answer.
         """
-        lease = self._store.leased(cluster, timeout=timeout)
+        lease = self._store.lease(cluster, timeout=timeout)
         if not lease.holder or not lease.left:
             raise ObjectNotFound(
                 f"the lease of cluster {cluster!r} has no holder", "Lease", cluster

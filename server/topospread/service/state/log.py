@@ -1,33 +1,28 @@
-"""Reading the log: changes as they happen, and lists at exactly one revision."""
+"""Reading the log: changes as they happen, after all that there is."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from topospread.checkpoints import CooperativeYield, checkpoint
+from topospread.checkpoints import checkpoint
 from topospread.errors import (
-    ClusterLoading,
     ClusterNotFound,
     IdentityChanged,
     RevisionCompacted,
     RevisionOfOtherHistory,
-    RevisionUnavailable,
 )
-from topospread.replica.history import compacted
-from topospread.replica.view import Consistency, Freshness, Token
-from topospread.service.state.listing import stretches
+from topospread.replica.history import check_continued, compacted
+from topospread.replica.view import Token
+from topospread.store.api import scan_all
 from topospread.store.model import Kind, LogEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from topospread.replica.replica import Replica
-    from topospread.replica.replicas import Replicas
-    from topospread.replica.view import View
-    from topospread.store.api import ReadStore
+    from topospread.store.api import Reader
     from topospread.store.model import Head, Key, Revision, StoredObject, Transaction
 
 
@@ -49,9 +44,6 @@ OBJECT_BYTES: Final = 1024
 WATCHED: Final = frozenset(Kind) - {Kind.PROGRESS}
 
 Objects = dict["Key", "StoredObject"]
-
-LIMIT: Final = 1000
-"""Log entries read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +78,7 @@ class WatchEvent:
     entries: Sequence[LogEntry] = ()
 
 
-def watch(
-    store: ReadStore, asked: WatchRequest, active: Callable[[], bool]
-) -> Iterator[WatchEvent]:
+def watch(store: Reader, asked: WatchRequest, active: Callable[[], bool]) -> Iterator[WatchEvent]:
     """Changes after a revision as they happen, until the caller is gone.
 
     A caller that gave no revision first gets the one it begins at, to be able to resume.
@@ -103,7 +93,7 @@ def watch(
 
 
 def _changes(
-    store: ReadStore, asked: WatchRequest, head: Head, active: Callable[[], bool]
+    store: Reader, asked: WatchRequest, head: Head, active: Callable[[], bool]
 ) -> Iterator[WatchEvent]:
     kinds = WATCHED if not asked.kinds else frozenset(asked.kinds)
     token = asked.after or Token(head.identity, head.revision)
@@ -128,7 +118,7 @@ def _changes(
 
 
 def _initial(
-    store: ReadStore, asked: WatchRequest, kinds: Collection[Kind], head: Head
+    store: Reader, asked: WatchRequest, kinds: Collection[Kind], head: Head
 ) -> Generator[WatchEvent, None, Token]:
     """The initial objects, all at one revision, which is returned."""
     with asked.share() as take:
@@ -140,17 +130,20 @@ def _initial(
                 take(OBJECT_BYTES + len(item.payload))
                 objects[item.key] = item
 
-        # One kind after the other, so that a watch of nodes does not read the pods.
-        for kind in (None,) if kinds == WATCHED else sorted(kinds):
-            for page in store.scan(asked.cluster, kind=kind):
+        for kind in sorted(kinds):
+            for page in scan_all(store, asked.cluster, kind):
                 for item in page:
                     checkpoint()
                     keep(item)
         # Others wrote while it was read: all of it is brought to one revision.
         target = _head(store, asked.cluster)
+        check_continued(head.identity, head.revision, target)
         revision = head.revision
         while revision.number < target.revision.number:
-            for transaction in _follow(store, asked.cluster, head.identity, revision, 0):
+            found = _follow(store, asked.cluster, head.identity, revision, 0)
+            if not found:
+                raise RevisionOfOtherHistory("the store lost writes while it was read: list again")
+            for transaction in found:
                 revision = transaction.revision
                 for entry in transaction.entries:
                     objects.pop(entry.key, None)
@@ -175,7 +168,7 @@ def _messages(objects: Collection[StoredObject]) -> Iterator[WatchEvent]:
         yield WatchEvent("", entries)
 
 
-def _head(store: ReadStore, cluster: str) -> Head:
+def _head(store: Reader, cluster: str) -> Head:
     head = store.head(cluster)
     if not head.identity:
         raise ClusterNotFound(cluster)
@@ -183,7 +176,7 @@ def _head(store: ReadStore, cluster: str) -> Head:
 
 
 def _follow(
-    store: ReadStore, cluster: str, identity: str, after: Revision, wait: float
+    store: Reader, cluster: str, identity: str, after: Revision, wait: float
 ) -> Sequence[Transaction]:
     try:
         return store.follow(cluster, identity, after, wait=wait)
@@ -193,141 +186,3 @@ def _follow(
         ) from cause
     except RevisionCompacted as cause:
         raise compacted(str(cause), identity, cause) from cause
-
-
-@dataclass(frozen=True, slots=True)
-class ChosenObjects:
-    """The objects to list.
-
-    Attributes:
-        namespace: empty for all.
-    """
-
-    kinds: Collection[Kind]
-    namespace: str = ""
-
-    def has(self, key: Key) -> bool:
-        """Whether an object is among them."""
-        return key.kind in self.kinds and self.namespace in ("", key.namespace)
-
-
-@dataclass(slots=True, eq=False)
-class ListedObjects:
-    """Objects at a view's revision.
-
-    Attributes:
-        objects: values that cannot be read have an empty digest.
-    """
-
-    store: ReadStore
-    replica: Replica
-    view: View
-    chosen: ChosenObjects
-    objects: Objects
-
-    def readable(self) -> list[StoredObject]:
-        """All but the values that cannot be read, by name: stores list in orders of their own."""
-        found = [item for item in self.objects.values() if item.digest]
-        return sorted(found, key=lambda item: (item.key.kind, item.key.namespace, item.key.name))
-
-
-def newest_view(
-    store: ReadStore, replicas: Replicas, cluster: str, demand: Consistency, deadline: float
-) -> tuple[Replica, View]:
-    """A view that has all that the store has at the call, and who follows the cluster.
-
-    Raises:
-        Unavailable: the store is out of reach, or its history ended meanwhile.
-        And what Replicas.resolve raises.
-    """
-    # First, so that a demand for a revision is refused before anything is read.
-    replicas.resolve(cluster, demand, deadline)
-    head = store.head(cluster)
-    if not head.identity:
-        raise ClusterNotFound(cluster)
-    token = Token(head.identity, head.revision)
-    fresh = Consistency(Freshness.AT_LEAST_AS_FRESH, token, demand.max_staleness)
-    with ended_meanwhile(cluster):
-        return replicas.resolve(cluster, fresh, deadline)
-
-
-def list_at_revision(
-    store: ReadStore,
-    replicas: Replicas,
-    cluster: str,
-    demand: Consistency,
-    deadline: float,
-    chosen: ChosenObjects,
-) -> ListedObjects:
-    """A view, and the objects that the store had at its revision.
-
-    They are read from the store, and the log followed from before that to the view's revision.
-
-    Args:
-        store: where the objects are.
-        replicas: where the views are.
-        cluster: its name.
-        demand: how fresh the view must be.
-        deadline: of the call, on the monotonic clock.
-        chosen: the objects to return; no others are read.
-
-    Raises:
-        Unavailable: the store is out of reach, or its history ended meanwhile.
-        And what Replicas.resolve raises.
-    """
-    # First, so that a demand for a revision is refused before anything is read.
-    replica, view = replicas.resolve(cluster, demand, deadline)
-    head = store.head(cluster)
-    if not head.identity:
-        raise ClusterNotFound(cluster)
-    listed = ListedObjects(store, replica, view, chosen, {})
-    turn = CooperativeYield(deadline, "the cluster was read")
-    for kind in sorted(chosen.kinds):
-        for stretch in stretches(store, cluster, kind, chosen.namespace):
-            for item in stretch:
-                turn()
-                if chosen.has(item.key):
-                    listed.objects[item.key] = item
-    with ended_meanwhile(cluster):
-        if view.identity != head.identity:
-            raise IdentityChanged("another history")
-        reached = _follow_until(listed, head.revision, None)
-        token = Token(head.identity, reached)
-        fresh = Consistency(Freshness.AT_LEAST_AS_FRESH, token, demand.max_staleness)
-        listed.replica, listed.view = replicas.resolve(cluster, fresh, deadline)
-        _follow_until(listed, reached, listed.view.revision)
-    return listed
-
-
-@contextmanager
-def ended_meanwhile(cluster: str) -> Iterator[None]:
-    """Turn what a store says of a history that ended into an error by which callers try again."""
-    try:
-        yield
-    except (IdentityChanged, RevisionUnavailable) as cause:
-        raise ClusterLoading(
-            f"cluster {cluster!r} was deleted, loaded anew or changed in large part while it was"
-            " being read: try again"
-        ) from cause
-
-
-def _follow_until(listed: ListedObjects, after: Revision, until: Revision | None) -> Revision:
-    """Bring objects up to a revision, or to where the log ends now."""
-    cluster, identity = listed.replica.cluster, listed.view.identity
-    while until is None or after.number < until.number:
-        transactions = listed.store.follow(cluster, identity, after, wait=0, limit=LIMIT)
-        if not transactions:
-            break
-        for transaction in transactions:
-            if until is not None and transaction.revision.number > until.number:
-                return until
-            after = transaction.revision
-            for entry in transaction.entries:
-                checkpoint()
-                if not listed.chosen.has(entry.key):
-                    continue
-                if entry.object is None:
-                    listed.objects.pop(entry.key, None)
-                else:
-                    listed.objects[entry.key] = entry.object
-    return after

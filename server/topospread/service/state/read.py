@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from topospread.errors import (
     ClusterNotFound,
     ObjectNotFound,
+    RevisionOfOtherHistory,
     StoreUnavailable,
 )
 from topospread.replica.view import Consistency, Freshness, Token, View
-from topospread.service.state.listing import Listed, list_page
 from topospread.service.state.log import watch
+from topospread.service.state.pages import list_page
+from topospread.store.api import get_one
 from topospread.store.checks import check_cluster
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from topospread.replica.replicas import Replicas
     from topospread.service.state.log import WatchEvent, WatchRequest
     from topospread.service.state.pages import PageRequest
-    from topospread.store.api import ReadStore
+    from topospread.store.api import Reader
     from topospread.store.model import Head, Key, Kind, StoredObject
 
 
@@ -56,7 +58,7 @@ class FollowedCluster:
 class StateReader:
     """Reads clusters: objects from the store, names from the index."""
 
-    def __init__(self, store: ReadStore, replicas: Replicas) -> None:
+    def __init__(self, store: Reader, replicas: Replicas) -> None:
         self._store = store
         self._replicas = replicas
 
@@ -68,7 +70,7 @@ class StateReader:
             CorruptValue: its value cannot be read.
         """
         head = self._head(cluster)
-        stored = self._store.get(cluster, key)
+        stored = get_one(self._store, cluster, key)
         if stored is None:
             where = f"{key.namespace}/" if key.namespace else ""
             kind, name = key.kind.name, f"{where}{key.name}"
@@ -86,24 +88,32 @@ class StateReader:
     ) -> ObjectPage:
         """A page of the objects of one kind, ordered by namespace and name as bytes.
 
-        All pages are of the revision that the first one was.
+        Pages are read one after the other, each as new as its call or newer. All tell the first
+        one's revision, so that who watches from it misses nothing.
 
         Args:
             cluster: its name.
             kind: of the objects.
             namespace: empty for all.
             matches: which objects to answer.
-            request: which page; for what else it ends at see :func:`~.listing.list_page`.
+            request: which page; for what else it ends at see :func:`~.pages.list_page`.
 
         Raises:
             InvalidRequest: a page token or size that cannot be.
             NotFound: no such cluster.
-            RevisionUnavailable: the list's revision cannot be read any more.
+            RevisionUnavailable: it has another history than at the first page.
         """
-        revision, after = request.place(namespace)
-        revision = revision or _token(self._head(cluster))
-        listed = Listed(cluster, kind, namespace, matches, Token.decode(revision))
-        objects, last = list_page(self._store, listed, after, request.most)
+        first, after = request.place(namespace)
+        head = self._head(cluster)
+        if first and Token.decode(first).identity != head.identity:
+            raise RevisionOfOtherHistory(
+                f"cluster {cluster!r} has another history than at the list's first page: begin it"
+                " anew, without a page token"
+            )
+        revision = first or _token(head)
+        objects, last = list_page(
+            self._store, cluster, kind, namespace, matches, after, request.most
+        )
         more = "" if last is None else request.next(revision, *last)
         return ObjectPage(revision, objects, more)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -16,6 +16,7 @@ from topospread.errors import (
     TooManyClusters,
 )
 from topospread.replica.view import Token
+from topospread.store.api import scan_all
 from topospread.store.model import (
     MAX_APPLY_BYTES,
     MAX_CHANGES,
@@ -23,6 +24,7 @@ from topospread.store.model import (
     Change,
     Key,
     Kind,
+    Listed,
     Put,
     Remove,
     Revision,
@@ -47,6 +49,18 @@ TELLING: Final = 0.25
 
 SUCCESSIONS: Final = 2
 """Times that a cluster may be dropped under a write before it is refused."""
+
+FEED_KINDS: Final = frozenset(
+    {
+        Kind.NODE,
+        Kind.POD,
+        Kind.SERVICE,
+        Kind.REPLICATION_CONTROLLER,
+        Kind.REPLICA_SET,
+        Kind.STATEFUL_SET,
+    }
+)
+"""What a feed lists that does not say it; these stay so when the store gets another kind."""
 
 _NOTHING: Final[Mapping[Kind, str]] = {}
 
@@ -79,15 +93,7 @@ class HistoryGuard(Protocol):
         """The identity that is meant, after the store showed another one; empty for none.
 
         Raises:
-            IdentityChanged: the store's history was not accepted.
-        """
-        ...
-
-    def accept(self, cluster: str, identity: str, deadline: float) -> Token:
-        """Take the store's history, if it has this identity, as meant.
-
-        Raises:
-            IdentityChanged: it has another one.
+            IdentityChanged: the store's history is not complete.
         """
         ...
 
@@ -194,7 +200,7 @@ class StateWriter:
             InvalidRequest: more than the limit, or one object twice; nothing was written.
             LimitExceeded: it would make one cluster too many.
             Fenced: the fence is not the lease's.
-            IdentityChanged: the store has another history, which was not accepted yet.
+            IdentityChanged: the store has another history, which is not complete.
             StoreUnavailable: the store did not answer.
         """
         self._check_batch([incoming.object.key for incoming in objects])
@@ -258,6 +264,7 @@ class StateWriter:
         timeout: float,
         traced: Traced,
         fence: int = 0,
+        kinds: Collection[Kind] = (),
     ) -> ReplaceResult:
         """Make the stored content of one kind equal a list, in pieces: a diff that converges.
 
@@ -266,8 +273,8 @@ class StateWriter:
         sync has read up to from then on, also if it had read further: a list is the newest there
         is, and what is newer comes from before the API server was restored from a backup.
 
-        It is the one write that goes into whatever history the store has: a list of each kind makes
-        any of them the truth.
+        It is the one write that goes into whatever history the store has. Once each of the kinds
+        that its feed lists (FEED_KINDS without any) was, that one is followed.
 
         Raises:
             InvalidRequest: an object of another kind, or twice.
@@ -282,12 +289,12 @@ class StateWriter:
             replaced.warnings.extend(incoming.warnings)
         changes: list[Change] = [incoming.put for incoming in wanted.values()]
         identity = self._store.head(cluster).identity
-        # What is there is looked at before it is added to: only lists that come later count.
-        self._reconcile(cluster, identity)
         surplus = self._surplus(cluster, kind, wanted)
         changes.extend(Remove(key, up_to_version=resource_version) for key in surplus)
 
-        def write(piece: Sequence[Change], *, force: bool) -> Sequence[WriteOutcome]:
+        def write(
+            piece: Sequence[Change], *, force: bool, listed: Listed | None = None
+        ) -> Sequence[WriteOutcome]:
             nonlocal identity
             with traced("replace", len(piece)):
                 applied = self._store.apply(
@@ -296,6 +303,7 @@ class StateWriter:
                     identity=identity,
                     force=force,
                     fence=fence,
+                    listed=listed,
                     timeout=min(failure_deadline(timeout), LONGEST_WAIT),
                 )
             identity, replaced.token = applied.identity, _token(applied)
@@ -303,10 +311,9 @@ class StateWriter:
 
         for piece in _pieces(changes):
             replaced.outcomes.update(write(piece, force=force))
-        if resource_version:
-            write(progress({kind: resource_version}), force=True)
+        version = progress({kind: resource_version}) if resource_version else ()
+        write(version, force=True, listed=Listed(kind, frozenset(kinds) or FEED_KINDS))
         self._note(cluster)
-        self._store.confirm_history(cluster, (kind,), identity=identity)
         self._reconcile(cluster, identity)
         self._histories.note_written(cluster, identity)
         _shorten(replaced.warnings)
@@ -321,7 +328,7 @@ class StateWriter:
     def _surplus(self, cluster: str, kind: Kind, wanted: Container[Key]) -> list[Key]:
         return [
             stored.key
-            for page in self._store.scan(cluster, kind=kind)
+            for page in scan_all(self._store, cluster, kind)
             for stored in page
             if stored.key not in wanted
         ]
@@ -331,30 +338,18 @@ class StateWriter:
 
         Raises:
             ClusterNotFound: there is no such cluster.
-            IdentityChanged: the store has another history, which was not accepted yet.
+            IdentityChanged: the store has another history, which is not complete.
         """
-        count = self._within(cluster, lambda identity: self._store.drop(cluster, identity=identity))
+        count = within_history(
+            self._histories,
+            cluster,
+            lambda identity: self._store.drop(cluster, identity=identity),
+        )
         self._histories.forget(cluster)
         self._known.discard(cluster)
         if count is None:
             raise ClusterNotFound(cluster, "is not known")
         return count
-
-    def accept(self, cluster: str, identity: str, deadline: float) -> str:
-        """Take the store's history of a cluster as meant; the revision that is followed from.
-
-        Args:
-            cluster: its name.
-            identity: of the history that somebody has looked at; empty for none.
-            deadline: of the call.
-
-        Raises:
-            ClusterNotFound: neither the store nor this server has the cluster.
-            IdentityChanged: the store has another one by now; nothing was accepted.
-            DeadlineExceeded: it is accepted, but not loaded yet.
-            StoreUnavailable: nothing was accepted.
-        """
-        return self._histories.accept(cluster, identity, deadline).encode()
 
     def _of_one_kind(
         self, kind: Kind, batches: Iterable[Sequence[IncomingObjects]]
@@ -433,23 +428,34 @@ class StateWriter:
                 cluster, changes, identity=identity, force=force, fence=fence, timeout=patience
             )
 
-        return self._within(cluster, write)
+        return within_history(self._histories, cluster, write)
 
     def _check_fence(self, cluster: str, fence: int, timeout: float) -> None:
         """Check the fence as the store does with each write."""
-        lease = self._store.leased(cluster, timeout=timeout)
+        lease = self._store.lease(cluster, timeout=timeout)
         if lease.fence != fence:
             raise fenced(cluster, lease.holder)
 
-    def _within(self, cluster: str, write: Callable[[str], T]) -> T:
-        """Write into the history that is followed, or into the one that took its place."""
-        identity = self._histories.identity(cluster)
-        for _ in range(SUCCESSIONS):
-            try:
-                return write(identity)
-            except IdentityChanged:
-                identity = self._histories.reconcile(cluster)
-        return write(identity)
+
+def within_history(histories: HistoryGuard, cluster: str, write: Callable[[str], T]) -> T:
+    """Write into the history that is followed, or into the one that took its place.
+
+    Args:
+        histories: of all clusters.
+        cluster: its name.
+        write: is given the identity of the history.
+
+    Raises:
+        IdentityChanged: the store has another history, which is not complete.
+        And what the write raises.
+    """
+    identity = histories.identity(cluster)
+    for _ in range(SUCCESSIONS):
+        try:
+            return write(identity)
+        except IdentityChanged:
+            identity = histories.reconcile(cluster)
+    return write(identity)
 
 
 def _pieces(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:

@@ -13,21 +13,27 @@ import random
 import time
 from contextlib import contextmanager
 from importlib import resources
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from redis import exceptions
 
 from topospread.errors import StoreUnavailable
 from topospread.store.redis import keys
-from topospread.store.redis.connections import check_policy, check_role
+from topospread.store.redis.connections import CHECKS, check_policy, check_role
 from topospread.store.redis.failures import MasterUnknown, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from topospread.store.model import StoreSettings
-    from topospread.store.redis.connections import Arg, RedisConnection, RedisPool, Reply
+    from topospread.store.redis.connections import (
+        Arg,
+        RedisConnection,
+        RedisPool,
+        Reply,
+        ServerPool,
+    )
     from topospread.store.redis.topology import RedisTopology
 
 
@@ -48,8 +54,6 @@ CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks of a server that commands go to: bounds how late it is noticed that it
 became a replica, or began to evict keys."""
 
-T = TypeVar("T")
-
 
 class _NotSent(Exception):  # noqa: N818
     """No connection was to be had, so the command cannot have run."""
@@ -66,7 +70,7 @@ class RedisClients:
 
     def for_cluster(self, cluster: str) -> RedisClient:
         """The client for one cluster's keys."""
-        return RedisClient(self, lambda: self.topology.command_pool(cluster))
+        return RedisClient(self, lambda: self.topology.pool(cluster))
 
     def for_all_masters(self) -> list[RedisClient]:
         """A client for each server that holds clusters.
@@ -79,18 +83,20 @@ class RedisClients:
         except (exceptions.RedisError, OSError) as error:
             raise unavailable(error) from error
 
-    def check_server(self, pool: RedisPool, connection: RedisConnection, deadline: float) -> None:
-        """Check once in CHECK_INTERVAL seconds that a server is still a master that evicts no keys.
+    def due_checks(self, pool: RedisPool) -> Sequence[Sequence[Arg]]:
+        """CHECKS to send along, once in CHECK_INTERVAL seconds to each server."""
+        due = time.monotonic() >= self._checked_at.get(pool, -math.inf) + CHECK_INTERVAL
+        return CHECKS if due else ()
+
+    def check(self, pool: RedisPool, answers: Sequence[Reply]) -> None:
+        """Check that a server is still a master that evicts no keys.
 
         Raises:
-            redis.RedisError: it is a replica now, or evicts keys, or did not answer by then.
+            redis.RedisError: it is a replica now, or evicts keys.
         """
-        now = time.monotonic()
-        if now < self._checked_at.get(pool, -math.inf) + CHECK_INTERVAL:
-            return
-        check_role(connection, deadline)
-        check_policy(connection, deadline)
-        self._checked_at[pool] = now
+        check_role(answers[0])
+        check_policy(answers[1])
+        self._checked_at[pool] = time.monotonic()
 
     def close(self) -> None:
         """Close all connections."""
@@ -101,7 +107,7 @@ class RedisClients:
 class RedisClient:
     """Commands to one server at a time, over a bounded pool of connections."""
 
-    def __init__(self, clients: RedisClients, find: Callable[[], RedisPool]) -> None:
+    def __init__(self, clients: RedisClients, find: Callable[[], ServerPool]) -> None:
         self._clients = clients
         self._settings = clients.settings
         self._find = find
@@ -125,9 +131,10 @@ class RedisClient:
             StoreUnavailable: no answer in time, a refusal, or fewer replicas: then it is written.
             NoScriptError: EVALSHA of a script that this Redis does not have.
         """
-        return self._with_retries(
-            lambda left: self._exchange(args, left, replicas), timeout, repeat=repeat
+        (reply,) = self._with_retries(
+            lambda left: self._exchange((args,), left, replicas), timeout, repeat=repeat
         )
+        return reply
 
     def try_call(self, *args: Arg) -> Reply:
         """Run one command; None when the user lacks the right to it."""
@@ -143,29 +150,17 @@ class RedisClient:
 
         Not in MULTI: a Redis that is out of memory refuses to queue even reads there.
         """
-        return self._with_retries(
-            lambda left: self._send_pipeline(commands, left), timeout, repeat=True
-        )
-
-    @contextmanager
-    def connection(self) -> Iterator[RedisConnection]:
-        """Borrow a connection, without retries; it is closed when anything fails on it."""
-        self._check_open()
-        try:
-            with self._borrow() as connection:
-                yield connection
-        except (exceptions.RedisError, OSError, _NotSent) as error:
-            self._note_error(error)
-            raise unavailable(_cause(error)) from _cause(error)
-
-    def _check_open(self) -> None:
-        if self._clients.closed:
-            raise StoreUnavailable("the store is closed")
+        return self._with_retries(lambda left: self._exchange(commands, left), timeout, repeat=True)
 
     def _with_retries(
-        self, attempt: Callable[[float], T], timeout: float | None, *, repeat: bool
-    ) -> T:
-        self._check_open()
+        self,
+        attempt: Callable[[float], list[Reply]],
+        timeout: float | None,
+        *,
+        repeat: bool,
+    ) -> list[Reply]:
+        if self._clients.closed:
+            raise StoreUnavailable("the store is closed")
         deadline = time.monotonic() + (self._settings.timeout if timeout is None else timeout)
         tries = 0
         while True:
@@ -175,7 +170,6 @@ class RedisClient:
             except exceptions.NoScriptError:
                 raise
             except (exceptions.RedisError, OSError, _NotSent) as error:
-                self._note_error(error)
                 pause = min(_LONGEST, _BACKOFF * 2**tries) * random.uniform(0.5, 1.0)
                 if not self._worth_retrying(error, tries, repeat=repeat) or (
                     time.monotonic() + pause >= deadline
@@ -198,20 +192,33 @@ class RedisClient:
             return False
         return isinstance(error, _NotSent) or (repeat and isinstance(error, _LOST))
 
-    def _note_error(self, error: Exception) -> None:
-        """Invalidate the topology, if the error may come from a change of it."""
-        if isinstance(error, (_NotSent, *_LOST, *_ELSEWHERE)):
-            self._clients.topology.invalidate()
-
-    def _exchange(self, args: Sequence[Arg], left: float, replicas: int) -> Reply:
+    def _exchange(
+        self, commands: Sequence[Sequence[Arg]], left: float, replicas: int = 0
+    ) -> list[Reply]:
+        """Send commands, with the checks that are due, and read what they are answered."""
         deadline = time.monotonic() + left
-        with self._borrow(deadline) as connection:
-            connection.send_command(*args)
-            self._wait_for_reply(connection, deadline - time.monotonic())
-            reply = connection.read_response()
-            if replicas and reply[:1] == [b"OK"]:
+        with self._borrow() as (pool, connection):
+            checks = self._clients.due_checks(pool)
+            sent = (*checks, *commands)
+            connection.send_packed_command(connection.pack_commands(sent))
+            answers = [self._answer(connection, deadline) for _ in sent]
+            if checks:
+                self._clients.check(pool, answers[: len(checks)])
+            replies = answers[len(checks) :]
+            for reply in replies:
+                if isinstance(reply, exceptions.ResponseError):
+                    raise reply
+            if replicas and replies[0][:1] == [b"OK"]:
                 self._replicate(connection, replicas, deadline - time.monotonic())
-            return reply
+            return replies
+
+    def _answer(self, connection: RedisConnection, deadline: float) -> Reply:
+        """The next answer; a refusal is returned: the answers to the rest are still to be read."""
+        self._wait_for_reply(connection, deadline - time.monotonic())
+        try:
+            return connection.read_response()
+        except exceptions.ResponseError as error:
+            return error
 
     def _replicate(self, connection: RedisConnection, replicas: int, left: float) -> None:
         """Wait until replicas have what this connection wrote."""
@@ -230,23 +237,6 @@ class RedisClient:
                 "failover may lose it; repeat the call to wait again"
             ) from cause
 
-    def _send_pipeline(self, commands: Sequence[Sequence[Arg]], left: float) -> list[Reply]:
-        replies: list[Reply] = []
-        refused: exceptions.ResponseError | None = None
-        deadline = time.monotonic() + left
-        with self._borrow(deadline) as connection:
-            connection.send_packed_command(connection.pack_commands(commands))
-            self._wait_for_reply(connection, deadline - time.monotonic())
-            for _ in commands:
-                try:
-                    replies.append(connection.read_response())
-                except exceptions.ResponseError as error:
-                    # The answers to the rest are still on their way.
-                    refused = refused or error
-            if refused:
-                raise refused
-        return replies
-
     def _wait_for_reply(self, connection: RedisConnection, left: float) -> None:
         """Wait for an answer until another deadline than the connection's own."""
         own = self._settings.timeout
@@ -256,27 +246,31 @@ class RedisClient:
         raise exceptions.TimeoutError("no answer before the caller's deadline")
 
     @contextmanager
-    def _borrow(self, deadline: float = math.inf) -> Iterator[RedisConnection]:
+    def _borrow(self) -> Iterator[tuple[RedisPool, RedisConnection]]:
+        topology, pool = self._clients.topology, None
         try:
-            pool = self._find()
+            pool = self._find().commands
             connection = pool.get_connection()
         except (exceptions.RedisError, OSError) as error:
+            topology.invalidate(pool)
             raise _NotSent from error
         try:
-            self._clients.check_server(pool, connection, deadline)
-            yield connection
-            self._clients.topology.confirm(pool)
-        except exceptions.ReadOnlyError:
-            # The master moved: the next try asks again where it is.
-            connection.disconnect()
+            yield pool, connection
+            topology.confirm(pool)
+        except exceptions.ResponseError as error:
+            # The keys moved: the next try asks again where they are.
+            if isinstance(error, _ELSEWHERE):
+                topology.invalidate()
+            if isinstance(error, exceptions.ReadOnlyError):
+                connection.disconnect()
             raise
-        except exceptions.ResponseError:
-            raise
-        except BaseException:
+        except BaseException as error:
             connection.disconnect()
+            if isinstance(error, _LOST):
+                topology.invalidate(pool)
             # A connection that leads elsewhere now is closed under the call that waits on it: the
             # driver's error for that has no information.
-            self._clients.topology.confirm(pool)
+            topology.confirm(pool)
             raise
         finally:
             pool.release(connection)
@@ -292,8 +286,8 @@ class Script:
 
     def __init__(self, clients: RedisClients) -> None:
         self._clients = clients
-        self._text = resources.files(__package__).joinpath("store.lua").read_text("utf-8")
-        self._sha = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
+        self.text = resources.files(__package__).joinpath("store.lua").read_text("utf-8")
+        self._sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     def run(
         self,
@@ -302,19 +296,31 @@ class Script:
         *,
         timeout: float | None = None,
         repeat: bool = True,
+        writes: bool = True,
     ) -> Reply:
-        """Run it for one cluster, on its keys; see RedisClient.call()."""
+        """Run it for one cluster, on its keys; see RedisClient.call().
+
+        Args:
+            cluster: its name.
+            args: the script's.
+            timeout: seconds for all tries together.
+            repeat: whether it may run twice.
+            writes: whether replicas may have to have what it does.
+        """
         client = self._clients.for_cluster(cluster)
         names = keys.script_keys(cluster)
         tail = (len(names), *names, *args)
+        settings = self._clients.settings
+        replicas = settings.wait_replicas if writes else 0
+        deadline = time.monotonic() + (settings.timeout if timeout is None else timeout)
 
         def run(command: str, script: str) -> Reply:
-            replicas = self._clients.settings.wait_replicas
+            left = deadline - time.monotonic()
             return client.call(
-                command, script, *tail, timeout=timeout, repeat=repeat, replicas=replicas
+                command, script, *tail, timeout=left, repeat=repeat, replicas=replicas
             )
 
         try:
             return run("EVALSHA", self._sha)
         except exceptions.NoScriptError:
-            return run("EVAL", self._text)
+            return run("EVAL", self.text)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 import ssl
-import time
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import redis
 from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from typing_extensions import override
 
 from topospread.errors import ConfigError
 from topospread.store.redis.failures import UnfitServer
@@ -30,6 +29,9 @@ Arg = str | bytes | int
 
 Options = dict[str, Any]
 """Keyword arguments of the driver's pools and connections."""
+
+CHECKS: Final = (("INFO", "replication"), ("INFO", "memory"))
+"""Commands for what check_role() and check_policy() look at. (One INFO for both: since 7.0.)"""
 
 _POLICY: Final = re.compile(rb"maxmemory_policy:(\S+)")
 _BLOCKING_CONNECTIONS: Final = 1024
@@ -65,7 +67,13 @@ class RedisConnection(Protocol):
 
 
 class RedisPool(Protocol):
-    """A pool of connections to one Redis."""
+    """A pool of connections to one Redis.
+
+    Attributes:
+        connection_kwargs: of its connections, with the server's host and port.
+    """
+
+    connection_kwargs: Options
 
     def get_connection(self) -> RedisConnection:
         """Take a connection that has no answer pending, connecting it if need be."""
@@ -77,6 +85,29 @@ class RedisPool(Protocol):
         """Close all connections."""
 
 
+class ServerPool(redis.BlockingConnectionPool):
+    """The connections to one server: for commands, where a thread waits when all are in use.
+
+    Attributes:
+        commands: the same as a RedisPool.
+        blocking: a pool beside it for blocking reads, one connection for each thread that follows.
+    """
+
+    def __init__(self, *, max_connections: int, timeout: float, **options: Any) -> None:
+        super().__init__(  # type: ignore[no-untyped-call]
+            max_connections=max_connections, timeout=timeout, **options
+        )
+        self.commands = cast("RedisPool", self)
+        blocking: object = redis.ConnectionPool(max_connections=_BLOCKING_CONNECTIONS, **options)
+        self.blocking = cast("RedisPool", blocking)
+
+    @override
+    def close(self) -> None:
+        """Close all connections."""
+        self.commands.disconnect()
+        self.blocking.disconnect()
+
+
 def make_connection(options: Options) -> RedisConnection:
     """A connection of its own, opened at its first use."""
     rest = dict(options)
@@ -84,41 +115,28 @@ def make_connection(options: Options) -> RedisConnection:
     return cast("RedisConnection", made)
 
 
-def make_command_pool(options: Options, settings: StoreSettings) -> RedisPool:
-    """A pool for commands; a thread waits when all connections are in use."""
-    made: object = redis.BlockingConnectionPool(  # type: ignore[no-untyped-call]
-        max_connections=settings.connections, timeout=settings.timeout, **options
-    )
-    return cast("RedisPool", made)
+def pool_options(settings: StoreSettings) -> Options:
+    """Options of a ServerPool beside those of its connections."""
+    return {"max_connections": settings.connections, "timeout": settings.timeout}
 
 
-def make_blocking_pool(options: Options) -> RedisPool:
-    """A pool for blocking reads, one connection for each thread that follows."""
-    made: object = redis.ConnectionPool(max_connections=_BLOCKING_CONNECTIONS, **options)
-    return cast("RedisPool", made)
-
-
-def check_role(line: RedisConnection, deadline: float = math.inf) -> None:
+def check_role(replication: Reply) -> None:
     """Refuse a replica: its data may be old.
 
     Raises:
         redis.ReadOnlyError: the server is a replica.
-        redis.TimeoutError: no answer by then.
     """
-    section_text = _info(line, "replication", deadline)
-    if section_text is not None and b"role:slave" in section_text:
+    if b"role:slave" in _seen(replication):
         raise exceptions.ReadOnlyError("the server is a replica")
 
 
-def check_policy(line: RedisConnection, deadline: float = math.inf) -> None:
+def check_policy(memory: Reply) -> None:
     """Refuse a server that evicts keys when it is full.
 
     Raises:
         UnfitServer: it would; the text has the setting to change.
-        redis.TimeoutError: no answer by then.
     """
-    section_text = _info(line, "memory", deadline)
-    policy = _POLICY.search(section_text or b"")
+    policy = _POLICY.search(_seen(memory))
     if policy is not None and policy[1] != b"noeviction":
         raise UnfitServer(
             f"Redis evicts keys when it is full (maxmemory-policy {policy[1].decode()}), which "
@@ -127,28 +145,34 @@ def check_policy(line: RedisConnection, deadline: float = math.inf) -> None:
         )
 
 
-def _info(line: RedisConnection, section: str, deadline: float) -> bytes | None:
-    """A section of INFO; None when this user may not see it."""
-    line.send_command("INFO", section)
-    if deadline < math.inf and not line.can_read(max(0.0, deadline - time.monotonic())):
-        raise exceptions.TimeoutError("no answer before the caller's deadline")
-    try:
-        section_text: bytes = line.read_response()
-    except exceptions.NoPermissionError:
-        return None
-    return section_text
+def _seen(section: Reply) -> bytes:
+    """A section of INFO; empty when this user may not see it."""
+    if isinstance(section, exceptions.NoPermissionError):
+        return b""
+    if isinstance(section, Exception):
+        raise section
+    return cast("bytes", section)
 
 
 def only_masters(connection: redis.Connection) -> None:
     """A `redis_connect_func`: log in, and refuse a server that cannot be the store."""
     any_node(connection)
-    check_role(cast("RedisConnection", connection))
+    check_role(_info(connection, "replication"))
 
 
 def any_node(connection: redis.Connection) -> None:
     """A `redis_connect_func` for a Redis Cluster, where replicas know the masters, too."""
     connection.on_connect()  # type: ignore[no-untyped-call]
-    check_policy(cast("RedisConnection", connection))
+    check_policy(_info(connection, "memory"))
+
+
+def _info(connection: redis.Connection, section: str) -> Reply:
+    line = cast("RedisConnection", connection)
+    line.send_command("INFO", section)
+    try:
+        return line.read_response()
+    except exceptions.NoPermissionError as refused:
+        return refused
 
 
 def url_options(url: RedisURL, settings: StoreSettings) -> Options:
@@ -160,7 +184,8 @@ def url_options(url: RedisURL, settings: StoreSettings) -> Options:
             "connection_class": redis.UnixDomainSocketConnection,
             "path": url.socket,
         }
-    return options | network_options(url.tls) | {"host": url.host, "port": url.port}
+    ((host, port),) = url.hosts
+    return options | network_options(url.tls) | {"host": host, "port": port}
 
 
 def login_options(username: str, password: str, settings: StoreSettings) -> Options:

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Final
 from redis import exceptions
 
 from topospread.errors import (
-    IdentityChanged,
     RevisionCompacted,
-    RevisionOfOtherHistory,
     StoreUnavailable,
 )
-from topospread.store import values
+from topospread.store import rules, values
 from topospread.store.model import LogEntry, Revision, Transaction
 from topospread.store.redis import keys
 from topospread.store.redis.failures import unavailable
@@ -64,6 +62,9 @@ class RedisFollower:
         self, cluster: str, identity: str, after: Revision, wait: float, limit: int
     ) -> Sequence[Transaction]:
         """See the contract."""
+        if not limit:
+            self._look(cluster, identity, after, 1)
+            return ()
         deadline = time.monotonic() + wait
         stream = keys.key(cluster, "log")
         with self._notifier.waiting(cluster) as waiter:
@@ -81,10 +82,6 @@ class RedisFollower:
                 # Entries that do not continue are of another history, which the next read reports.
                 if not found and (waiter.woken() or time.monotonic() >= deadline):
                     return ()
-
-    def verify(self, cluster: str, identity: str, revision: Revision) -> None:
-        """See the contract."""
-        self._look(cluster, identity, revision, 1)
 
     def _look(self, cluster: str, identity: str, after: Revision, limit: int) -> list[Transaction]:
         meta, stream = keys.key(cluster, "meta"), keys.key(cluster, "log")
@@ -137,12 +134,8 @@ def _check_chain(after: Revision, found: Sequence[Transaction], head: Revision) 
         oldest = (head.number, head.tag)
         if found:
             oldest = (found[0].revision.number - 1, found[0].previous_tag)
-        raise RevisionCompacted(
-            f"the log was trimmed past revision {after.number}: list again", oldest
-        )
-    raise RevisionOfOtherHistory(
-        f"revision {after.number} is of another history than the store's: list again"
-    )
+        raise rules.trimmed_past(after.number, oldest)
+    raise rules.other_history(after.number)
 
 
 def _continues(after: Revision, found: Sequence[Transaction]) -> bool:
@@ -181,10 +174,7 @@ def _transaction(number: int, fields: list[bytes]) -> Transaction:
 
 def _check_identity(found: str, wanted: str) -> None:
     if not found or found != wanted:
-        what = "has another identity" if found else "does not exist"
-        raise IdentityChanged(
-            f"the cluster {what} in this store: it is not the one followed so far"
-        )
+        raise rules.other_identity(found)
 
 
 @dataclass(slots=True)
@@ -230,14 +220,14 @@ class BlockingReaders:
             StoreUnavailable: the connection broke, or Redis keeps silent.
         """
         try:
-            line = self._take(self._topology.blocking_pool(cluster), place)
+            line = self._take(self._topology.pool(cluster).blocking, place)
         except _BROKEN as error:
             self._topology.invalidate()
             raise unavailable(error) from error
         try:
             reply = self._wait(line, place, count, waiter, seconds)
         except _BROKEN as error:
-            self._topology.invalidate()
+            self._topology.invalidate(line.pool)
             self._discard(line)
             raise unavailable(error) from error
         except BaseException:

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from topospread.errors import StoreUnavailable
-from topospread.store.model import Key, Kind
+from topospread.store.model import Key
 from topospread.store.values import FORMAT
+
+if TYPE_CHECKING:
+    from topospread.store.model import Kind
 
 META_PATTERN: Final = "ts:{*}:meta"
 
 # In the order of KEYS in store.lua.
 _PARTS: Final = (
     "meta",
-    "node",
-    "pod",
-    "workload",
-    "reservation",
+    "object",
+    "names",
     "log",
     "touched",
     "tombstone",
     "buried",
     "expiry",
-    "feeder",
-    "names",
-    "undo",
+    "lease",
 )
-COUNTED: Final = ("node", "pod", "workload", "reservation", "touched")
-"""Keys whose numbers of entries are noted in meta, in the order of COUNTED in store.lua."""
-
-_HASHES: Final = {Kind.NODE: "node", Kind.POD: "pod", Kind.RESERVATION: "reservation"}
-_PREFIXES: Final = {"node": b"1//", "workload": b"", "pod": b"2/", "reservation": b"7/"}
 
 
 def key(cluster: str, part: str) -> str:
@@ -43,29 +37,6 @@ def script_keys(cluster: str) -> tuple[str, ...]:
     return tuple(key(cluster, part) for part in _PARTS)
 
 
-def place(cluster: str, wanted: Key) -> tuple[str, str]:
-    """Key of the hash that holds an object, and its field there."""
-    part = _HASHES.get(wanted.kind, "workload")
-    if wanted.kind is Kind.NODE:
-        return key(cluster, part), wanted.name
-    field = f"{wanted.namespace}/{wanted.name}"
-    if part == "workload":
-        field = f"{wanted.kind.value}/{field}"
-    return key(cluster, part), field
-
-
-def hashes(cluster: str, kind: Kind | None = None) -> tuple[tuple[str, bytes, str], ...]:
-    """The hashes of objects, or the one that has those of a kind.
-
-    Each with what turns a field of it into a written name, and with a pattern of the fields meant.
-    """
-    if kind is None:
-        return tuple((key(cluster, part), _PREFIXES[part], "*") for part in _PREFIXES)
-    part = _HASHES.get(kind, "workload")
-    pattern = f"{kind.value}/*" if part == "workload" else "*"
-    return ((key(cluster, part), _PREFIXES[part], pattern),)
-
-
 def names_after(kind: Kind, namespace: str, after: tuple[str, str]) -> tuple[bytes, bytes]:
     """Bounds, for ZRANGEBYLEX, of the names of a kind, or of a namespace's, that come after one."""
     prefix = f"{kind.value}\0{namespace}\0" if namespace else f"{kind.value}\0"
@@ -74,8 +45,8 @@ def names_after(kind: Kind, namespace: str, after: tuple[str, str]) -> tuple[byt
     return begin.encode(), f"({prefix[:-1]}\1".encode()
 
 
-def listed_key(kind: Kind, name: bytes) -> Key:
-    """The key of an object by its name among the listed ones."""
+def key_of(kind: Kind, name: bytes) -> Key:
+    """The key of an object by its name among all names."""
     _, namespace, rest = name.decode(errors="replace").split("\0", 2)
     return Key(kind, namespace, rest)
 
@@ -88,7 +59,8 @@ def cluster_of(meta: str) -> str:
 def check_format(found: bytes | None) -> None:
     """Refuse a cluster that another version wrote in a format unknown here."""
     if found is not None and found != str(FORMAT).encode():
+        name = found[:20].decode(errors="replace")
         raise StoreUnavailable(
-            f"the cluster is stored in format {found[:20]!r}, this version knows {FORMAT}; "
-            "use the version that wrote it, or drop the cluster with it and load it again"
+            f"the cluster is stored in format {name}, this version knows {FORMAT}; use the version "
+            "that wrote it, or drop the cluster with that one and load it again"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from redis import exceptions
@@ -14,14 +15,13 @@ from topospread.store.redis.failures import UnfitServer, unavailable
 from topospread.store.redis.sentinel import SentinelMonitor
 from topospread.store.redis.store import RedisStore
 from topospread.store.redis.topology import ClusterNodes, SingleNode
-from topospread.store.urls import ClusterURL, RedisURL, SentinelURL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from topospread.store.redis.client import RedisClient
     from topospread.store.redis.topology import RedisTopology
-    from topospread.store.urls import AnyRedisURL
+    from topospread.store.urls import RedisURL
 
 DEFAULTS: Final = StoreSettings()
 OLDEST_REDIS: Final = (6, 2)
@@ -39,7 +39,7 @@ _UNSEEN: Final = "the Redis user may not run INFO: eviction and AOF could not be
 _SECTIONS: Final = ("server", "persistence", "replication")
 
 
-def open_store(url: AnyRedisURL, settings: StoreSettings = DEFAULTS) -> RedisStore:
+def open_store(url: RedisURL, settings: StoreSettings = DEFAULTS) -> RedisStore:
     """Open a store and check its servers.
 
     Raises:
@@ -48,7 +48,7 @@ def open_store(url: AnyRedisURL, settings: StoreSettings = DEFAULTS) -> RedisSto
     """
     clients = RedisClients(_topology_of(url, settings), settings)
     try:
-        if isinstance(url, RedisURL) and _is_node(url, clients):
+        if not url.kind and _is_node(url, clients):
             clients.close()
             return open_store(_as_cluster(url), settings)
         warnings = _inspect(clients)
@@ -63,10 +63,10 @@ def open_store(url: AnyRedisURL, settings: StoreSettings = DEFAULTS) -> RedisSto
     return RedisStore(url.address, settings, clients, warnings)
 
 
-def _topology_of(url: AnyRedisURL, settings: StoreSettings) -> RedisTopology:
-    if isinstance(url, SentinelURL):
+def _topology_of(url: RedisURL, settings: StoreSettings) -> RedisTopology:
+    if url.kind == "sentinel":
         return SentinelMonitor(url, settings)
-    if isinstance(url, RedisURL):
+    if not url.kind:
         return SingleNode(url_options(url, settings), settings)
     try:
         return ClusterNodes(url, settings)
@@ -91,19 +91,20 @@ def _is_node(url: RedisURL, clients: RedisClients) -> bool:
     return info is not None and info.get("redis_mode") == "cluster"
 
 
-def _as_cluster(url: RedisURL) -> ClusterURL:
+def _as_cluster(url: RedisURL) -> RedisURL:
     if url.socket or url.database:
         raise ConfigError(
             "store: this is a node of a Redis Cluster, which has database 0 only and is reached "
             "over TCP; write redis+cluster://HOST:PORT"
         )
-    return ClusterURL(((url.host, url.port),), url.username, url.password, url.tls)
+    return replace(url, kind="cluster")
 
 
 def _inspect(clients: RedisClients) -> tuple[str, ...]:
     """Refuse a Redis that cannot hold the store; warn of one that may lose it."""
     warnings: dict[str, None] = {}
     denied: set[str] = set()
+    script = Script(clients)
     for client in clients.for_all_masters():
         if clients.settings.wait_replicas and client.try_call("WAIT", 0, 1) is None:
             denied.add("wait")
@@ -116,7 +117,8 @@ def _inspect(clients: RedisClients) -> tuple[str, ...]:
             warnings[_UNSEEN] = None
         else:
             warnings |= dict.fromkeys(_check_info(info, clients.settings))
-    denied |= {word.decode() for word in Script(clients).run("probe", ("probe",))}
+        client.try_call("SCRIPT", "LOAD", script.text)
+    denied |= {word.decode() for word in script.run("probe", ("probe",))}
     if denied:
         raise ConfigError(
             f"store: the Redis user may not run {', '.join(sorted(denied))} on ts:*; grant it with "

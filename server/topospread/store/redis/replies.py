@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import (
-    Conflict,
-    IdentityChanged,
-    RevisionCompacted,
-    RevisionOfOtherHistory,
-)
-from topospread.store import values
-from topospread.store.model import Applied, Key, Kind, Revision, WriteOutcome
-from topospread.store.redis import reading
+from topospread.store import rules, values
+from topospread.store.model import Applied, Revision, WriteOutcome
 from topospread.store.redis.keys import check_format
 
 if TYPE_CHECKING:
@@ -37,7 +30,7 @@ def applied_of(reply: Reply) -> Applied:
         Revision(int(number), tag),
         Revision(int(before), before_tag),
         tuple(_OUTCOMES[letter] for letter in outcomes),
-        tuple(Key(Kind.RESERVATION, *name.split("/", 1)) for name in ended if "/" in name),
+        tuple(key for name in ended if (key := values.key_of(name.encode())) is not None),
         int(at),
         identity,
     )
@@ -51,22 +44,13 @@ def raise_refusal(cluster: str, reply: Reply, precondition: Unchanged | None) ->
         case "FORMAT":
             check_format(reply[1])
         case "IDENTITY":
-            what = "has another identity" if rest[0] else "does not exist"
-            raise IdentityChanged(
-                f"the cluster {what} in this store: it is not the one followed so far"
-            )
+            raise rules.other_identity(rest[0])
         case "TRIMMED":
-            raise RevisionCompacted(f"the log was trimmed past revision {number}: list again")
+            raise rules.trimmed_past(number)
         case "DIVERGED":
-            raise RevisionOfOtherHistory(
-                f"revision {number} is of another history than the store's: list again"
-            )
+            raise rules.other_history(number)
         case "CONFLICT":
-            raise Conflict(
-                f"{rest[0]!r} changed at revision {rest[1]}, after {number}: evaluate again"
-            )
-        case "VANISHED":
-            raise reading.vanished(cluster, *rest)
+            raise rules.conflict(rest[0], int(rest[1]), number)
         case "UNREADABLE":
             raise values.unreadable(cluster, f"{rest[0]} is {rest[1]!r:.20}")
     raise AssertionError(f"store.lua answered {reason!r}")

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 from redis import exceptions
 
 from topospread.store.redis.connections import (
+    ServerPool,
     login_options,
-    make_blocking_pool,
-    make_command_pool,
     make_connection,
     network_options,
     only_masters,
+    pool_options,
 )
 from topospread.store.redis.failures import MasterUnknown
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from topospread.store.model import StoreSettings
     from topospread.store.redis.connections import Options, RedisConnection, RedisPool
-    from topospread.store.urls import SentinelURL
+    from topospread.store.urls import RedisURL
 
 LEASE: Final = 1.0
 """Seconds that the answers of a majority are valid, from the moment they were asked for."""
@@ -159,21 +159,21 @@ class SentinelMonitor:
     Returns when it is known which master that is, or that it cannot be known now.
     """
 
-    def __init__(self, url: SentinelURL, settings: StoreSettings) -> None:
-        self._settings = settings
+    def __init__(self, url: RedisURL, settings: StoreSettings) -> None:
         self._options = login_options(url.username, url.password, settings)
-        self._options |= network_options(url.tls)
+        self._options |= network_options(url.tls) | pool_options(settings)
         # Sentinels may name a server that is not promoted yet.
         self._options |= {"db": url.database, "redis_connect_func": only_masters}
         self._service = url.service
-        self._majority = Majority(len(set(url.sentinels)))
+        self._majority = Majority(len(set(url.hosts)))
         self._lock = Condition()
-        self._pools: tuple[Address, RedisPool, RedisPool] | None = None
+        self._pool: ServerPool | None = None
+        self._pool_address: Address | None = None
         self._closed = False
-        self._unheard = len(set(url.sentinels))
+        self._unheard = len(set(url.hosts))
         options = login_options(url.sentinel_username, url.sentinel_password, settings)
         options |= network_options(url.tls) | {"socket_timeout": settings.connect_timeout}
-        for address in set(url.sentinels):
+        for address in set(url.hosts):
             Thread(
                 target=self._listen,
                 args=(address, options | {"host": address[0], "port": address[1]}),
@@ -183,34 +183,30 @@ class SentinelMonitor:
         with self._lock:
             self._lock.wait_for(self._begun, settings.timeout)
 
-    def command_pool(self, cluster: str) -> RedisPool:
+    def pool(self, cluster: str) -> ServerPool:
         """See RedisTopology."""
         del cluster
-        return self._master_pools()[1]
+        return self._master_pool()
 
-    def blocking_pool(self, cluster: str) -> RedisPool:
+    def masters(self) -> Sequence[Callable[[], ServerPool]]:
         """See RedisTopology."""
-        del cluster
-        return self._master_pools()[2]
-
-    def masters(self) -> Sequence[Callable[[], RedisPool]]:
-        """See RedisTopology."""
-        return (lambda: self._master_pools()[1],)
+        return (self._master_pool,)
 
     def confirm(self, pool: RedisPool) -> None:
         """See RedisTopology."""
-        if pool is not self._master_pools()[1]:
+        if pool is not self._master_pool():
             raise MasterUnknown(_FAILOVER)
 
-    def invalidate(self) -> None:
+    def invalidate(self, pool: RedisPool | None = None) -> None:
         """See RedisTopology: the Sentinels are asked all the time."""
 
     def close(self) -> None:
         """See RedisTopology; the threads end by themselves within a second."""
         with self._lock:
             self._closed = True
-            pools, self._pools = self._pools, None
-        _disconnect(pools)
+            pool = self._pool
+        if pool is not None:
+            pool.close()
 
     def _begun(self) -> bool:
         """Whether waiting longer is of no use: a master is known, or no Sentinel answers."""
@@ -220,23 +216,19 @@ class SentinelMonitor:
             return not self._unheard and self._majority.silent
         return True
 
-    def _master_pools(self) -> tuple[Address, RedisPool, RedisPool]:
-        """The master that may be used now, and connections to it."""
+    def _master_pool(self) -> ServerPool:
+        """Connections to the master that may be used now."""
         with self._lock:
             if self._closed:
                 raise MasterUnknown("the store is closed")
             address = self._majority.master(time.monotonic())
             left = None
-            if self._pools is None or self._pools[0] != address:
-                left = self._pools
-                options: Options = self._options | {"host": address[0], "port": address[1]}
-                self._pools = (
-                    address,
-                    make_command_pool(options, self._settings),
-                    make_blocking_pool(options),
-                )
-            found = self._pools
-        _disconnect(left)
+            if self._pool is None or self._pool_address != address:
+                left, self._pool_address = self._pool, address
+                self._pool = ServerPool(**self._options, host=address[0], port=address[1])
+            found = self._pool
+        if left is not None:
+            left.close()
         return found
 
     def _listen(self, address: Address, options: Options) -> None:
@@ -301,9 +293,3 @@ class SentinelMonitor:
             if message[0] == b"pmessage" and self._service.encode() in message[3].split():
                 with self._lock:
                     self._majority.doubt(sentinel)
-
-
-def _disconnect(pools: tuple[Address, RedisPool, RedisPool] | None) -> None:
-    if pools is not None:
-        for pool in pools[1:]:
-            pool.disconnect()

@@ -1,100 +1,74 @@
--- Every write of the store: applies the changes of one transaction, or drops a cluster.
+-- Applies the changes of one transaction, lists objects, drops a cluster, gives its lease.
 --
 -- Redis does not undo a script that fails half-way. So everything is read and checked first (types, format,
 -- identity, precondition, what becomes of each change), and the first write is the one that Redis may refuse
 -- (no memory, read-only, no replicas, an id that is not newer): if it goes through, the rest does.
--- Versions and transaction numbers are decimal strings: a Lua number is exact up to 2^53 only.
 --
--- KEYS, all of one cluster C and in one hash slot
---    1  ts:{C}:meta         hash    format, identity, number and tag (of the newest transaction), total (changes
---                                   ever logged), oldest (number of the oldest transaction in the log), marks
---                                   ("number:total ...", where the log may be cut), dropped ("identity ...",
---                                   newest first), dropped_at (milliseconds), vouched ("kind:milliseconds
---                                   ...", each more than before), counts (number, then how many entries each key of
---                                   COUNTED has, where a key that was evicted or deleted shows), listed (number,
---                                   then how many entries names has: of another number or count, they are made anew)
---    2  ts:{C}:node         hash    name                  -> value
---    3  ts:{C}:pod          hash    namespace/name        -> value
---    4  ts:{C}:workload     hash    kind/namespace/name   -> value; also of how far the API server was read
---    5  ts:{C}:reservation  hash    namespace/name        -> value, with 13 digits before the payload: when it
---                                                            is due, in milliseconds (0: never)
---    6  ts:{C}:log          stream  <number>-0: t = tag, p = tag before it, then one field for each change:
---                                   its mark (= relevant, ~ same digest, - deleted) and kind/namespace/name; with the
---                                   value, of what was deleted with what stood before its payload
---    7  ts:{C}:touched      hash    scope                 -> number of its last relevant change
---    8  ts:{C}:tombstone    hash    kind/namespace/name   -> "milliseconds version uid"
---    9  ts:{C}:buried       zset    kind/namespace/name by milliseconds
---   10  ts:{C}:expiry       zset    namespace/name of reservations by when they are due
---   11  ts:{C}:feeder       hash    holder, fence, until (milliseconds) of the cluster's lease,
---                                   and the milliseconds that it was granted_for
---   12  ts:{C}:names        zset    kind NUL namespace NUL name of the objects that are listed, in the order of bytes
---   13  ts:{C}:undo         stream  <number>-0: t = tag, then kind/namespace/name of each listed object that
---                                   the transaction changed, with the value that it had before, or nothing
+-- KEYS, all of one cluster C and in one hash slot; a name is kind/namespace/name
+--    1  ts:{C}:meta       hash    format, identity, number and tag (of the newest transaction), total (changes logged),
+--                                 marks ("number:total ...", where the log may be cut), listed and feed (kinds as bits,
+--                                 see rules.with_listed), replaced ("identity ...", newest first) and replaced_at
+--    2  ts:{C}:object     hash    name -> value; of a reservation with 13 digits before the payload: when it is due, in
+--                                 milliseconds (0: never)
+--    3  ts:{C}:names      zset    kind NUL namespace NUL name of all objects, in the order of bytes
+--    4  ts:{C}:log        stream  <number>-0: t = tag, p = tag before it, then for each change its mark (= relevant,
+--                                 ~ same digest, - deleted) and name, and the value, of a deleted one without payload
+--    5  ts:{C}:touched    hash    scope -> number of its last relevant change
+--    6  ts:{C}:tombstone  hash    name -> "milliseconds version"
+--    7  ts:{C}:buried     zset    names of tombstones by milliseconds
+--    8  ts:{C}:expiry     zset    names of reservations by when they are due
+--    9  ts:{C}:lease      hash    holder, fence, until (milliseconds), and the milliseconds that it was granted_for
 --
--- ARGV[1] = "apply", or "purge" for a write of what is due alone, ARGV[2] = format, then
+-- ARGV[1] = "apply", ARGV[2] = format, then
 --    3  identity for a cluster that is not there yet        4  identity that it must have, or ""
 --    5  tag of this transaction                             6  "1" to write older versions, too
 --    7  changes that the log keeps                          8  milliseconds that tombstones last
 --    9  tombstones that are kept                           10  number of the precondition's revision, or ""
 --   11  tag of the precondition's revision                 12  fence that the cluster's lease must have, or ""
---   13  how many scopes follow
---   then the scopes; then for each change "p", kind/namespace/name, value
---                                     or "e", kind/namespace/name, value: a pod that ends its reservation
---                                     or "v", kind/namespace/name, header, payload, milliseconds or "": a reservation
---                                     or "r", kind/namespace/name, uid, up to version
+--   13  bit of the kind that was listed, or 0              14  bits of the kinds that its feed lists
+--   15  how many scopes follow; then the scopes; then five words for each change:
+--       "p", name, value, "", ""                           or "e" for "p": a pod that ends its reservation
+--       "v", name, header, payload, milliseconds or ""     a reservation
+--       "r", name, uid, up to version, ""
+-- ARGV[1] = "scan", ARGV[2] = format, 3 and 4 = bounds of the names for ZRANGEBYLEX, 5 = names at most, 6 = bytes of
+--    values after which it ends
 -- ARGV[1] = "drop", ARGV[2] = format, 3 = identities remembered, 4 = milliseconds that they are remembered,
 --    5 = identity that it must have, or ""
--- ARGV[1] = "vouch", 2 to 5 as for drop, 6 = identity that counts as dropped from now on, or "", then the
---    numbers of the kinds; without a cluster it is remembered for 4 as well
--- ARGV[1] = "lease", ARGV[2] = format, 3 = who asks, 4 = milliseconds, 0 to give it back, 5 = fence of the lease
---    that is to be renewed or given back, or "" to take any that is free
--- ARGV[1] = "range", ARGV[2] = format, 3 and 4 = bounds for ZRANGEBYLEX of names, 5 = how many, 6 = bytes of values
---    after which it ends early
+-- ARGV[1] = "lease", ARGV[2] = format, 3 = who asks, or "" to look only, 4 = milliseconds, 0 to give it back,
+--    5 = fence of the lease that is to be renewed or given back, or "" to take any that is free
 -- ARGV[1] = "probe": what the user may not run, of the commands used here
 --
--- A value begins with: length of the version, version, 8 bytes of digest, length of the uid, uid.
--- The rules for one change are stated in rules.py as well.
+-- A value begins with: length of the version, version, 8 bytes of digest, length of the uid, uid. Versions are decimal
+-- strings: a Lua number is exact up to 2^53 only, which no transaction number reaches. The rules for one change, for
+-- the lease and for the log's end are stated in rules.py as well.
 --
--- Answers: {"OK", number, tag, number before, tag before, one letter for each change, milliseconds that
--- lifetimes are counted from, identity, namespace/name of each reservation that ended without being among the
--- changes ...}, {"OK", count, identity or ""} for drop, {"OK"} for vouch,
+-- Answers: {"OK", number, tag, number before, tag before, one letter for each change, milliseconds that lifetimes are
+-- counted from, identity, name of each reservation that ended without being among the changes ...} for apply,
+-- {"OK", last name or "" when there are no more, name, value ...} for scan, {"OK", count, identity or ""} for drop,
 -- {"OK", holder, fence, milliseconds left, milliseconds that it was granted for, when it ends} for lease,
--- {"RANGE", "1" where it ended early or "0", name, value ...} for range,
 -- {"FENCED", holder}, {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number},
--- {"VANISHED", key, counts as noted, counts as found}: entries are gone that no write removed,
--- {"UNREADABLE", what, what stands there}: what is noted in meta or touched is none of ours.
+-- {"UNREADABLE", what, what stands there}: what is noted is none of ours.
 
-local META, NODE, POD, WORKLOAD, RESERVATION = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local FEEDER, NAMES, UNDO = KEYS[11], KEYS[12], KEYS[13]
-local HASHES = {['1'] = NODE, ['2'] = POD, ['7'] = RESERVATION}
-local COUNTED = {NODE, POD, WORKLOAD, RESERVATION, TOUCHED}
-local GRAINS = 64
-local UNDO_SHARE = 4
-local BATCH = 100
-local MAX_PURGED = 100
-local MAX_LEASE = 3600000
-
+local META, OBJECT, NAMES, LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY, LEASE = unpack(KEYS)
+local OBJECTS = {unpack(KEYS, 2, 8)}
+local NODE, POD, RESERVATION = '1', '2', '7'
+local GRAINS, MAX_ENDED, MAX_LEASE = 64, 100, 3600000
 local call = redis.call
+local push = table.insert
+
+-- milliseconds since 1970; in apply also whether to write older versions, the count of tombstones, and when those that
+-- count no more were made at the latest
+local now, force, graves, expired
+
+local function text(number)
+  return string.format('%.0f', number)
+end
 
 local function older(left, right)
-  if #left ~= #right then return #left < #right end
-  return left < right
+  return #left < #right or (#left == #right and left < right)
 end
 
-local function successor(number)
-  if #number < 16 then return string.format('%.0f', tonumber(number) + 1) end
-  local head, nines = string.match(number, '^(%d-)(9*)$')
-  if head == '' then return '1' .. string.rep('0', #nines) end
-  return string.sub(head, 1, -2) .. (string.byte(head, -1) - 47) .. string.rep('0', #nines)
-end
-
-local function milliseconds()
-  local now = call('TIME')
-  return tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
-end
-
--- version, digest and uid of a value; nil when it cannot be read
+-- version, digest and uid of a value, and where its payload begins; nil when it cannot be read
 local function header(value)
   local v = string.byte(value, 1)
   if not v or #value < v + 10 then return nil end
@@ -102,208 +76,128 @@ local function header(value)
   if #value < v + 10 + u then return nil end
   local version = string.sub(value, 2, v + 1)
   if string.find(version, '[^0-9]') then return nil end
-  return version, string.sub(value, v + 2, v + 9), string.sub(value, v + 11, v + 10 + u)
+  return version, string.sub(value, v + 2, v + 9), string.sub(value, v + 11, v + 10 + u), v + 11 + u
 end
 
 -- what stands before the payload of a value, or nothing when it cannot be read
 local function front(value)
-  if not header(value) then return '' end
-  local v = string.byte(value, 1)
-  return string.sub(value, 1, v + 10 + string.byte(value, v + 10))
-end
-
--- the hash of a written name, and its field there
-local function place(name)
-  local kind = string.sub(name, 1, 1)
-  if kind == '1' then return NODE, string.sub(name, 4) end
-  if HASHES[kind] then return HASHES[kind], string.sub(name, 3) end
-  return WORKLOAD, name
+  local _, _, _, payload = header(value)
+  return string.sub(value, 1, (payload or 1) - 1)
 end
 
 local function scope(name)
-  if string.sub(name, 1, 1) == '1' then return 'nodes/' end
+  if string.sub(name, 1, 1) == NODE then return 'nodes/' end
   return string.match(name, '^%d/([^/]*)/')
 end
 
--- the name of an object as it is listed, or nil for what is not
-local function listed(name)
-  if not string.find(name, '^[1-6]/') then return nil end
+-- an object among the names of all
+local function member(name)
   return (string.gsub(name, '/', '\0', 2))
 end
 
--- A cluster that lost its meta: numbers go on after the stream's own last id, so that none is used twice.
-local function leftover()
-  local found = {number = '0', tag = '', total = 0, oldest = '1'}
-  if call('EXISTS', LOG) == 0 then return found end
-  local info = call('XINFO', 'STREAM', LOG)
-  for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then found.number = string.match(info[i + 1], '^%d+') end
-  end
-  local newest = call('XREVRANGE', LOG, '+', '-', 'COUNT', 1)[1]
-  found.oldest = successor(found.number)
-  if newest then
-    found.tag = newest[2][2]
-    found.oldest = string.match(call('XRANGE', LOG, '-', '+', 'COUNT', 1)[1][1], '^%d+')
-  end
-  return found
-end
-
-local function counts()
-  local found = {}
-  for i, key in ipairs(COUNTED) do found[i] = call('HLEN', key) end
-  return table.concat(found, ' ')
-end
-
--- refusal when keys have fewer entries than was noted, or nil; more can be foreign ones, which are skipped
-local function vanished(cluster)
-  -- Also without a note: a key of a wrong type is to fail here, before anything is written.
-  local found, i = counts(), 0
-  local at, noted = string.match(cluster.counts or '', '^(%d+) (.*)$')
-  -- Of another number is what a server left that notes nothing.
-  if at ~= cluster.number then return nil end
-  local now = string.gmatch(found, '%d+')
-  for count in string.gmatch(noted, '%d+') do
-    i = i + 1
-    if tonumber(now() or '0') < tonumber(count) then return {'VANISHED', COUNTED[i], noted, found} end
-  end
-  return nil
-end
-
 local function load()
-  local meta = call('HMGET', META, 'format', 'identity', 'number', 'tag', 'total', 'oldest', 'counts', 'listed')
-  if meta[1] and meta[1] ~= ARGV[2] then return nil, {'FORMAT', meta[1]} end
-  if not meta[2] then
-    local found = leftover()
-    found.identity = ''
-    return found
+  local fields, cluster = {'identity', 'tag', 'number', 'total', 'listed', 'feed'}, {}
+  local found = call('HMGET', META, unpack(fields))
+  for i, field in ipairs(fields) do
+    local pattern = i > 2 and '^%d+$' or '^%w*$'
+    if found[i] and not (string.find(found[i], pattern) and (i < 3 or #found[i] < 16)) then
+      return nil, {'UNREADABLE', field, found[i]}
+    end
+    cluster[field] = i > 2 and tonumber(found[i] or 0) or found[i] or ''
   end
-  for i, name in pairs({[3] = 'number', [5] = 'total', [6] = 'oldest'}) do
-    if meta[i] and not string.match(meta[i], '^%d+$') then return nil, {'UNREADABLE', name, meta[i]} end
-  end
-  for i, name in pairs({[2] = 'identity', [4] = 'tag'}) do
-    if meta[i] and string.find(meta[i], '[^ -~]') then return nil, {'UNREADABLE', name, meta[i]} end
-  end
-  return {
-    identity = meta[2], number = meta[3] or '0', tag = meta[4] or '',
-    total = tonumber(meta[5] or '0'), oldest = meta[6] or '1', counts = meta[7] or nil,
-    listed = meta[8] or nil,
-  }
+  return cluster
 end
 
--- why a revision is no part of the log, or nil
-local function unreachable(cluster, number, tag)
-  if number == cluster.number then
-    if tag ~= cluster.tag then return 'DIVERGED' end
-    return nil
+-- values of objects in the order of their names, until they hold so many bytes
+local function scan()
+  local limit, left, answer = tonumber(ARGV[5]), tonumber(ARGV[6]), {'OK', ''}
+  for i, name in ipairs(call('ZRANGEBYLEX', NAMES, ARGV[3], ARGV[4], 'LIMIT', 0, limit)) do
+    local value = call('HGET', OBJECT, (string.gsub(name, '%z', '/')))
+    if not value then return {'UNREADABLE', 'an object that it lost', name} end
+    push(answer, name)
+    push(answer, value)
+    left = left - #value
+    if i == limit or left <= 0 then answer[2] = name end
+    if left <= 0 then return answer end
   end
-  if older(cluster.number, number) then return 'DIVERGED' end
-  local id = successor(number) .. '-0'
-  local entry = call('XRANGE', LOG, id, id)[1]
-  if not entry then return 'TRIMMED' end
-  if entry[2][4] ~= tag then return 'DIVERGED' end
-  return nil
+  return answer
 end
 
--- refusal by the precondition, or nil
-local function changed(cluster, scopes)
-  local number = ARGV[10]
-  local reason = unreachable(cluster, number, ARGV[11])
-  if reason then return {reason} end
+-- why the precondition does not hold, or nil
+local function changed(cluster)
+  local number, tag, scopes = tonumber(ARGV[10]), cluster.tag, {unpack(ARGV, 16, 15 + tonumber(ARGV[15]))}
+  if number > cluster.number then return {'DIVERGED'} end
+  if number < cluster.number then
+    local id = text(number + 1) .. '-0'
+    local entry = call('XRANGE', LOG, id, id)[1]
+    if not entry then return {'TRIMMED'} end
+    tag = entry[2][4]
+  end
+  if ARGV[11] ~= tag then return {'DIVERGED'} end
   if #scopes == 0 then return nil end
-  local last = call('HMGET', TOUCHED, unpack(scopes))
-  for i, at in ipairs(scopes) do
-    if last[i] and (not string.match(last[i], '^%d+$') or older(cluster.number, last[i])) then
-      return {'UNREADABLE', 'touched ' .. at, last[i]}
-    end
-    if last[i] and older(number, last[i]) then return {'CONFLICT', at, last[i]} end
+  for i, last in ipairs(call('HMGET', TOUCHED, unpack(scopes))) do
+    local at = tonumber(last or 0)
+    if not at or at > cluster.number then return {'UNREADABLE', 'the last change of ' .. scopes[i], last} end
+    if at > number then return {'CONFLICT', scopes[i], last} end
   end
   return nil
 end
 
--- the changes, whether there are removals, and whether there are lifetimes among them
 local function parse(at)
-  local changes, removes, lifetimes = {}, false, false
-  while ARGV[at] do
-    local word = ARGV[at]
-    local change = {put = word ~= 'r', name = ARGV[at + 1]}
-    change.hash, change.field = place(change.name)
+  local changes = {}
+  for i = at, #ARGV, 5 do
+    local word, name, first, second, third = unpack(ARGV, i, i + 4)
+    local change = {name = name, kind = string.sub(name, 1, 1)}
     if word == 'r' then
-      change.uid, change.upto = ARGV[at + 2], ARGV[at + 3]
-      change.ends = change.hash == POD
-      removes = true
-      at = at + 4
+      change.uid, change.upto, change.ends = first, second, change.kind == POD
     elseif word == 'v' then
-      change.front, change.payload, change.lifetime = ARGV[at + 2], ARGV[at + 3], tonumber(ARGV[at + 4])
-      if change.lifetime then lifetimes = true end
-      at = at + 5
+      change.renews = third ~= ''
+      change.due = change.renews and now + tonumber(third) or 0
+      change.value = first .. string.format('%013.0f', change.due) .. second
     else
-      change.value, change.ends = ARGV[at + 2], word == 'e'
-      at = at + 3
+      change.value, change.ends = first, word == 'e'
     end
-    changes[#changes + 1] = change
+    push(changes, change)
   end
-  return changes, removes, lifetimes
+  return changes
 end
 
--- values of reservations, which depend on the clock
-local function date(changes, now)
-  for _, change in ipairs(changes) do
-    if change.front then
-      change.due = change.lifetime and now + change.lifetime or 0
-      change.value = change.front .. string.format('%013.0f', change.due) .. change.payload
-    end
-  end
-end
-
--- what is reserved for the pods of the changes that may end it, if there are reservations at all
-local function read_reserved(changes)
-  local fields, places = {}, {}
+-- the present value of each change's object, and of what is reserved for a pod whose change may end it
+local function read(changes)
+  if #changes == 0 then return end
+  local names = {}
+  for i, change in ipairs(changes) do names[i] = change.name end
   for _, change in ipairs(changes) do
     if change.ends then
-      table.insert(fields, change.field)
-      table.insert(places, change)
+      change.reservation = RESERVATION .. string.sub(change.name, 2)
+      push(names, change.reservation)
+      change.place = #names
     end
   end
-  if #fields == 0 or call('HLEN', RESERVATION) == 0 then return end
-  local found = call('HMGET', RESERVATION, unpack(fields))
-  for i, change in ipairs(places) do change.reserved = found[i] end
-end
-
--- the present value of each change's object; one read for each hash, which checks its type
-local function read(changes)
-  local fields, places = {}, {}
+  local found = call('HMGET', OBJECT, unpack(names))
   for i, change in ipairs(changes) do
-    local hash = change.hash
-    if not fields[hash] then fields[hash], places[hash] = {}, {} end
-    table.insert(fields[hash], change.field)
-    table.insert(places[hash], i)
-  end
-  for hash, names in pairs(fields) do
-    local found = call('HMGET', hash, unpack(names))
-    for j, i in ipairs(places[hash]) do changes[i].stored = found[j] end
+    change.stored, change.reserved = found[i], change.place and found[change.place]
   end
 end
 
--- version of the tombstone that stands for a name, or nil; graves counts all, so that most calls read nothing
-local function buried(name, graves, expired)
+-- version of the tombstone that stands for a name, or nil
+local function buried(name)
   if graves == 0 then return nil end
-  local found = call('HGET', TOMBSTONE, name)
-  if not found then return nil end
-  local at, version = string.match(found, '^(%d+) (%d*) ')
+  local at, version = string.match(call('HGET', TOMBSTONE, name) or '', '^(%d+) (%d*)$')
   if not at or tonumber(at) <= expired then return nil end
   return version
 end
 
 -- outcome of a put, and the mark of its log entry
-local function judge_put(change, force, graves, expired)
+local function judge_put(change)
   local new, digest = header(change.value)
   local stored = change.stored
   if not stored then
-    local late = new ~= '' and not force and buried(change.name, graves, expired)
+    local late = new ~= '' and not force and buried(change.name)
     if late and not older(late, new) then return 'S' end
     return 'C', '='
   end
-  if stored == change.value and not change.lifetime then return '=' end
+  if stored == change.value and not change.renews then return '=' end
   local old, before = header(stored)
   if not old then return 'U', '=' end
   if not force and new ~= '' and old ~= '' and older(new, old) then return 'S' end
@@ -311,10 +205,10 @@ local function judge_put(change, force, graves, expired)
 end
 
 -- outcome of a removal, and whether it leaves a tombstone
-local function judge_remove(change, force, graves, expired)
-  local grave = change.upto ~= '' and change.hash ~= RESERVATION
+local function judge_remove(change)
+  local grave = change.upto ~= '' and change.kind ~= RESERVATION
   if not change.stored then
-    local late = grave and buried(change.name, graves, expired)
+    local late = grave and buried(change.name)
     return 'N', grave and not (late and not older(late, change.upto))
   end
   local old, _, uid = header(change.stored)
@@ -327,98 +221,85 @@ end
 local function ends(change, outcome)
   if not change.reserved or outcome == 'S' then return false end
   local uid = change.uid or ''
-  if change.put then
-    local _, _, own = header(change.value)
-    uid = own
-  elseif uid == '' and change.stored then
-    local _, _, own = header(change.stored)
+  if uid == '' and (change.value or change.stored) then
+    local _, _, own = header(change.value or change.stored)
     uid = own or ''
   end
   local _, _, reserved = header(change.reserved)
   return uid == '' or not reserved or reserved == '' or reserved == uid
 end
 
-local function add(list, hash, ...)
-  if not list[hash] then list[hash] = {} end
-  for _, word in ipairs({...}) do table.insert(list[hash], word) end
+local function note(todo, mark, name, value)
+  push(todo.entry, mark .. name)
+  push(todo.entry, value)
+  if mark ~= '~' then todo.scopes[scope(name)] = true end
 end
 
-local function end_reservation(todo, field, stored)
-  table.insert(todo.ended, field)
-  todo.handled[field] = true
-  table.insert(todo.entry, '-7/' .. field)
-  table.insert(todo.entry, front(stored))
-  todo.scopes[scope('7/' .. field)] = true
-  add(todo.del, RESERVATION, field)
-  table.insert(todo.undate, field)
+local function put(todo, change, mark)
+  note(todo, mark, change.name, change.value)
+  push(todo.set, change.name)
+  push(todo.set, change.value)
+  if not change.stored then
+    push(todo.list, 0)
+    push(todo.list, member(change.name))
+    if graves > 0 then push(todo.dig, change.name) end
+  end
+  if change.due == 0 then
+    push(todo.undate, change.name)
+  elseif change.due then
+    push(todo.date, change.due)
+    push(todo.date, change.name)
+  end
 end
 
--- reservations that are due and not dealt with by the changes, in the order of their names
-local function end_due(todo, now)
-  local due = {}
-  for _, field in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', now, 'LIMIT', 0, MAX_PURGED)) do
-    if not todo.handled[field] then table.insert(due, field) end
-  end
-  if #due == 0 then return end
-  table.sort(due)
-  local found = call('HMGET', RESERVATION, unpack(due))
-  for i, field in ipairs(due) do
-    if found[i] then end_reservation(todo, field, found[i]) else table.insert(todo.undate, field) end
-  end
+local function remove(todo, name, stored)
+  note(todo, '-', name, front(stored))
+  push(todo.del, name)
+  push(todo.unlist, member(name))
+  if string.sub(name, 1, 1) == RESERVATION then push(todo.undate, name) end
+end
+
+local function end_reservation(todo, name, stored)
+  remove(todo, name, stored)
+  push(todo.ended, name)
+  todo.handled[name] = true
 end
 
 -- what a transaction will write
-local function judge(changes, force, graves, now, expired)
+local function judge(changes)
   local todo = {
-    outcomes = {}, entry = {}, set = {}, del = {}, scopes = {}, bury = {}, dig = {},
-    ended = {}, handled = {}, date = {}, undate = {}, undo = {}, list = {}, unlist = {},
+    outcomes = {}, entry = {}, scopes = {}, set = {}, del = {}, list = {}, unlist = {}, date = {}, undate = {},
+    bury = {}, dig = {}, ended = {}, handled = {},
   }
   for i, change in ipairs(changes) do
     local outcome, mark, grave
-    if change.put then
-      outcome, mark = judge_put(change, force, graves, expired)
+    if change.value then
+      outcome, mark = judge_put(change)
+      if mark then put(todo, change, mark) end
     else
-      outcome, grave = judge_remove(change, force, graves, expired)
-      if outcome == 'D' then mark = '-' end
+      outcome, grave = judge_remove(change)
+      if outcome == 'D' then remove(todo, change.name, change.stored) end
+      if grave then push(todo.bury, change) end
     end
     todo.outcomes[i] = outcome
-    if grave then
-      table.insert(todo.bury, {change.name, string.format('%.0f %s %s', now, change.upto, change.uid)})
-    end
-    if mark then
-      table.insert(todo.entry, mark .. change.name)
-      table.insert(todo.entry, change.value or front(change.stored))
-      if mark ~= '~' then todo.scopes[scope(change.name)] = true end
-      local member = listed(change.name)
-      if member then
-        table.insert(todo.undo, change.name)
-        table.insert(todo.undo, change.stored or '')
-        if not change.put then
-          table.insert(todo.unlist, member)
-        elseif not change.stored then
-          table.insert(todo.list, 0)
-          table.insert(todo.list, member)
-        end
-      end
-      if change.put then
-        add(todo.set, change.hash, change.field, change.value)
-        if graves > 0 and not change.stored then table.insert(todo.dig, change.name) end
-      else
-        add(todo.del, change.hash, change.field)
-      end
-      if change.hash == RESERVATION then
-        if (change.due or 0) > 0 then
-          table.insert(todo.date, change.due)
-          table.insert(todo.date, change.field)
-        else
-          table.insert(todo.undate, change.field)
-        end
-      end
-    end
-    if change.hash == RESERVATION then todo.handled[change.field] = true end
-    if ends(change, outcome) then end_reservation(todo, change.field, change.reserved) end
+    todo.handled[change.name] = true
+    if ends(change, outcome) then end_reservation(todo, change.reservation, change.reserved) end
   end
   return todo
+end
+
+-- reservations that are due and not dealt with by the changes, in the order of their names
+local function end_due(todo)
+  local due = {}
+  for _, name in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', now, 'LIMIT', 0, MAX_ENDED)) do
+    if not todo.handled[name] then push(due, name) end
+  end
+  if #due == 0 then return end
+  table.sort(due)
+  local found = call('HMGET', OBJECT, unpack(due))
+  for i, name in ipairs(due) do
+    if found[i] then end_reservation(todo, name, found[i]) else push(todo.undate, name) end
+  end
 end
 
 local function dig(names)
@@ -427,12 +308,12 @@ local function dig(names)
   call('ZREM', BURIED, unpack(names))
 end
 
-local function bury(todo, graves, now, expired)
+local function bury(todo)
   dig(todo.dig)
   if #todo.bury == 0 then return end
-  for _, grave in ipairs(todo.bury) do
-    call('HSET', TOMBSTONE, grave[1], grave[2])
-    call('ZADD', BURIED, now, grave[1])
+  for _, change in ipairs(todo.bury) do
+    call('HSET', TOMBSTONE, change.name, text(now) .. ' ' .. change.upto)
+    call('ZADD', BURIED, now, change.name)
   end
   -- A thousand at a time: more are made in one call only by calls of that size.
   dig(call('ZRANGEBYSCORE', BURIED, '-inf', expired, 'LIMIT', 0, 1000))
@@ -445,301 +326,155 @@ local function trim(cluster, number, total)
   local limit = tonumber(ARGV[7])
   local grain = math.max(1, math.floor(limit / GRAINS))
   if math.floor(cluster.total / grain) == math.floor(total / grain) then return end
-  local kept, last, undone = {}, nil, nil
+  local kept, last = {}, nil
   for n, t in string.gmatch(call('HGET', META, 'marks') or '', '(%d+):(%d+)') do
-    if tonumber(t) <= total - math.floor(limit / UNDO_SHARE) then undone = n end
-    if tonumber(t) <= total - limit then last = n else table.insert(kept, n .. ':' .. t) end
+    if tonumber(t) <= total - limit then last = tonumber(n) else push(kept, n .. ':' .. t) end
   end
-  table.insert(kept, number .. ':' .. string.format('%.0f', total))
+  push(kept, text(number) .. ':' .. text(total))
   call('HSET', META, 'marks', table.concat(kept, ' '))
-  if undone then call('XTRIM', UNDO, 'MINID', successor(undone) .. '-0') end
   if not last then return end
-  local oldest = successor(last)
-  call('HSET', META, 'oldest', oldest)
-  call('XTRIM', LOG, 'MINID', oldest .. '-0')
+  call('XTRIM', LOG, 'MINID', text(last + 1) .. '-0')
   -- No precondition can name a revision that old any more.
-  local touched, gone = call('HGETALL', TOUCHED), {}
+  local touched = call('HGETALL', TOUCHED)
   for i = 1, #touched, 2 do
-    if older(touched[i + 1], oldest) then table.insert(gone, touched[i]) end
+    if (tonumber(touched[i + 1]) or 0) <= last then call('HDEL', TOUCHED, touched[i]) end
   end
-  for i = 1, #gone, 1000 do
-    call('HDEL', TOUCHED, unpack(gone, i, math.min(i + 999, #gone)))
-  end
-end
-
--- whether the names are those of the objects: an older version writes none, and keys may be evicted
-local function is_listed(cluster)
-  return cluster.listed == cluster.number .. ' ' .. call('ZCARD', NAMES)
-end
-
--- A new cluster has nothing to list, but where objects are left of one that lost its meta.
-local function begin_names(cluster)
-  call('UNLINK', NAMES, UNDO)
-  for i, key in ipairs({NODE, POD, WORKLOAD}) do
-    if call('HLEN', key) > 0 then return end
-  end
-  cluster.listed = cluster.number .. ' 0'
-  call('HSET', META, 'listed', cluster.listed)
-end
-
-local function list_all(cluster)
-  call('UNLINK', NAMES)
-  for hash, prefix in pairs({[NODE] = '1//', [POD] = '2/', [WORKLOAD] = ''}) do
-    local members = {}
-    for _, field in ipairs(call('HKEYS', hash)) do
-      local member = listed(prefix .. field)
-      if member then
-        table.insert(members, 0)
-        table.insert(members, member)
-      end
-    end
-    for i = 1, #members, 1000 do
-      call('ZADD', NAMES, unpack(members, i, math.min(i + 999, #members)))
-    end
-  end
-  call('HSET', META, 'listed', cluster.number .. ' ' .. call('ZCARD', NAMES))
 end
 
 local function create(cluster)
-  call('HSET', META, 'format', ARGV[2], 'identity', ARGV[3], 'oldest', cluster.oldest, 'number',
-    cluster.number, 'tag', cluster.tag)
+  cluster.identity = ARGV[3]
+  call('HSET', META, 'format', ARGV[2], 'identity', ARGV[3], 'number', 0, 'tag', '', 'total', 0)
   call('PERSIST', META)
-  call('PERSIST', FEEDER)
+  call('PERSIST', LEASE)
 end
 
 local function write(cluster, todo)
-  local number, tag = successor(cluster.number), ARGV[5]
-  call('XADD', LOG, number .. '-0', 't', tag, 'p', cluster.tag, unpack(todo.entry))
-  if cluster.identity == '' then begin_names(cluster) end
-  local lists = is_listed(cluster)
-  for hash, pairs_of in pairs(todo.set) do call('HSET', hash, unpack(pairs_of)) end
-  for hash, fields in pairs(todo.del) do call('HDEL', hash, unpack(fields)) end
-  -- Refused only where somebody set it further than the log: lists are to begin anew then, and the write is whole.
-  if redis.pcall('XADD', UNDO, number .. '-0', 't', tag, unpack(todo.undo)).err then call('UNLINK', UNDO) end
-  if lists and #todo.list > 0 then call('ZADD', NAMES, unpack(todo.list)) end
-  if lists and #todo.unlist > 0 then call('ZREM', NAMES, unpack(todo.unlist)) end
+  local number, tag = cluster.number + 1, ARGV[5]
+  call('XADD', LOG, text(number) .. '-0', 't', tag, 'p', cluster.tag, unpack(todo.entry))
+  if #todo.set > 0 then call('HSET', OBJECT, unpack(todo.set)) end
+  if #todo.del > 0 then call('HDEL', OBJECT, unpack(todo.del)) end
+  if #todo.list > 0 then call('ZADD', NAMES, unpack(todo.list)) end
+  if #todo.unlist > 0 then call('ZREM', NAMES, unpack(todo.unlist)) end
   if #todo.undate > 0 then call('ZREM', EXPIRY, unpack(todo.undate)) end
   if #todo.date > 0 then call('ZADD', EXPIRY, unpack(todo.date)) end
-  local touched = {}
-  for name in pairs(todo.scopes) do
-    table.insert(touched, name)
-    table.insert(touched, number)
-  end
-  if #touched > 0 then call('HSET', TOUCHED, unpack(touched)) end
-  local total = cluster.total + #todo.entry / 2
+  for name in pairs(todo.scopes) do call('HSET', TOUCHED, name, text(number)) end
   if cluster.identity == '' then create(cluster) end
+  local total = cluster.total + #todo.entry / 2
   trim(cluster, number, total)
-  call('HSET', META, 'number', number, 'tag', tag, 'total', string.format('%.0f', total),
-    'counts', number .. ' ' .. counts())
-  if lists then call('HSET', META, 'listed', number .. ' ' .. call('ZCARD', NAMES)) end
+  call('HSET', META, 'number', text(number), 'tag', tag, 'total', text(total))
   return number, tag
 end
 
--- From Redis 8 on, WAIT is for what its connection wrote, and for nothing after a call that wrote nothing: whoever
--- repeats a call that replicas did not confirm would be told that they have it.
-local function rewrite(field, value)
-  call('HSET', META, field, value)
+-- refusal of a write before its changes are looked at, or nil
+local function refused(cluster)
+  if ARGV[12] ~= '' and call('HGET', LEASE, 'fence') ~= ARGV[12] then
+    return {'FENCED', call('HGET', LEASE, 'holder') or ''}
+  end
+  if ARGV[4] ~= '' and ARGV[4] ~= cluster.identity then return {'IDENTITY', cluster.identity} end
+  return ARGV[10] ~= '' and changed(cluster)
 end
 
 local function apply()
   local cluster, refusal = load()
-  if not cluster then return refusal end
-  refusal = vanished(cluster)
+  refusal = refusal or refused(cluster)
   if refusal then return refusal end
-  if ARGV[12] ~= '' and call('HGET', FEEDER, 'fence') ~= ARGV[12] then
-    return {'FENCED', call('HGET', FEEDER, 'holder') or ''}
-  end
-  if ARGV[4] ~= '' and ARGV[4] ~= cluster.identity then return {'IDENTITY', cluster.identity} end
-  local scopes = {}
-  for i = 1, tonumber(ARGV[13]) do scopes[i] = ARGV[13 + i] end
-  if ARGV[10] ~= '' then
-    refusal = changed(cluster, scopes)
-    if refusal then return refusal end
-  end
-  local changes, removes, lifetimes = parse(14 + #scopes)
+  -- What is left of a cluster that lost its meta is no cluster's.
+  if cluster.identity == '' and call('EXISTS', unpack(OBJECTS)) > 0 then call('UNLINK', unpack(OBJECTS)) end
+  force, graves, expired = ARGV[6] == '1', call('HLEN', TOMBSTONE), now - tonumber(ARGV[8])
+  local changes = parse(16 + tonumber(ARGV[15]))
   read(changes)
-  read_reserved(changes)
   -- These read little, and fail on a wrong type before anything is written.
-  for _, stream in ipairs({LOG, UNDO}) do call('XLEN', stream) end
-  call('ZCARD', NAMES)
-  local graves, dated, now, expired = call('HLEN', TOMBSTONE), call('ZCARD', EXPIRY), 0, 0
-  local timed = lifetimes or (ARGV[1] == 'purge' and cluster.identity ~= '')
-  if graves > 0 or removes or dated > 0 or timed then
-    call('ZCARD', BURIED)
-    now = milliseconds()
-    expired = now - tonumber(ARGV[8])
-  end
-  date(changes, now)
-  local todo = judge(changes, ARGV[6] == '1', graves, now, expired)
-  if dated > 0 and (#todo.entry > 0 or ARGV[1] == 'purge') then end_due(todo, now) end
-  local number, tag, identity = cluster.number, cluster.tag, cluster.identity
+  call('XLEN', LOG)
+  for _, hash in ipairs({OBJECT, TOUCHED}) do call('HLEN', hash) end
+  for _, zset in ipairs({NAMES, BURIED}) do call('ZCARD', zset) end
+  local todo = judge(changes)
+  if call('ZCARD', EXPIRY) > 0 then end_due(todo) end
+  local number, tag = cluster.number, cluster.tag
   if #todo.entry > 0 then
     number, tag = write(cluster, todo)
-    if identity == '' then identity = ARGV[3] end
-  elseif ARGV[1] == 'apply' and #changes == 0 and identity == '' then
-    begin_names(cluster)
+  elseif cluster.identity ~= '' then
+    -- From Redis 8 on, WAIT is for what its connection wrote, and for nothing after a call that wrote nothing: whoever
+    -- repeats a call that replicas did not confirm would be told that they have it.
+    call('HSET', META, 'number', text(number))
+  elseif #changes == 0 and ARGV[4] == '' then
     create(cluster)
-    identity = ARGV[3]
-  elseif ARGV[1] == 'apply' and identity ~= '' then
-    rewrite('number', number)
   end
-  if number ~= cluster.number or cluster.identity ~= '' then bury(todo, graves, now, expired) end
-  return {
-    'OK', number, tag, cluster.number, cluster.tag, table.concat(todo.outcomes),
-    timed and string.format('%.0f', now) or '0', identity, unpack(todo.ended),
-  }
-end
-
--- the dropped identities, with one more in front; meta holds those so far, and since when
-local function dropped_with(identity, before, at, now)
-  local kept = {identity}
-  if before and now - (tonumber(at) or 0) < tonumber(ARGV[4]) then
-    for other in string.gmatch(before, '%S+') do
-      if other ~= identity and #kept < tonumber(ARGV[3]) then table.insert(kept, other) end
+  if cluster.identity ~= '' then
+    bury(todo)
+    if ARGV[13] ~= '0' then
+      local listed, feed = bit.bor(cluster.listed, tonumber(ARGV[13])), bit.bor(cluster.feed, tonumber(ARGV[14]))
+      call('HSET', META, 'listed', listed, 'feed', feed)
     end
   end
-  return table.concat(kept, ' ')
-end
-
--- No token from before is good any more; the clock has passed it when this is forgotten.
-local function void_lease(found)
-  if not found then return call('UNLINK', FEEDER) end
-  local fence = tonumber(call('HGET', FEEDER, 'fence') or '0') + 1
-  call('HSET', FEEDER, 'holder', '', 'fence', string.format('%.0f', fence), 'until', '0')
-  call('PEXPIRE', FEEDER, ARGV[4])
+  return {
+    'OK', text(number), tag, text(cluster.number), cluster.tag, table.concat(todo.outcomes), text(now),
+    cluster.identity, unpack(todo.ended),
+  }
 end
 
 local function drop()
   local function has(key, kind) return call('TYPE', key).ok == kind end
-  local meta = has(META, 'hash') and call('HMGET', META, 'format', 'identity', 'dropped', 'dropped_at')
-  if meta and meta[1] and meta[1] ~= ARGV[2] then return {'FORMAT', meta[1]} end
-  local identity = meta and meta[2] or ''
+  local meta = has(META, 'hash') and call('HMGET', META, 'identity', 'replaced', 'replaced_at') or {}
+  local identity, at = meta[1] or '', tonumber(meta[3] or '') or 0
   if ARGV[5] ~= '' and ARGV[5] ~= identity then return {'IDENTITY', identity} end
-  local count = 0
-  -- How far the API server was read is no object.
-  if has(WORKLOAD, 'hash') then
-    for kind = 1, 9 do call('HDEL', WORKLOAD, '8//' .. kind) end
+  -- How far the API server was read, which has the last of the kinds, is no object.
+  local count = has(NAMES, 'zset') and call('ZLEXCOUNT', NAMES, '-', '(8') or 0
+  -- No token from before is good any more; the clock has passed it when this is forgotten.
+  local fence = has(LEASE, 'hash') and (tonumber(call('HGET', LEASE, 'fence') or '') or 0) + 1
+  call('UNLINK', unpack(KEYS))
+  if fence then
+    call('HSET', LEASE, 'holder', '', 'fence', text(fence), 'until', 0)
+    call('PEXPIRE', LEASE, ARGV[4])
   end
-  for _, hash in ipairs({NODE, POD, WORKLOAD, RESERVATION}) do
-    if has(hash, 'hash') then count = count + call('HLEN', hash) end
+  local kept = {identity ~= '' and identity or nil}
+  if now - at < tonumber(ARGV[4]) then
+    for other in string.gmatch(meta[2] or '', '%S+') do
+      if other ~= identity and #kept < tonumber(ARGV[3]) then push(kept, other) end
+    end
   end
-  call('UNLINK', NODE, POD, WORKLOAD, RESERVATION, LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY, NAMES, UNDO)
-  void_lease(has(FEEDER, 'hash'))
-  if meta and not meta[2] then
-    rewrite('format', ARGV[2])
-    return {'OK', count, ''}
-  end
-  call('UNLINK', META)
-  if not meta then return {'OK', count, ''} end
-  local now = milliseconds()
-  call('HSET', META, 'format', ARGV[2], 'dropped', dropped_with(meta[2], meta[3], meta[4], now),
-    'dropped_at', string.format('%.0f', now))
+  if identity ~= '' then at = now end
+  call('HSET', META, 'format', ARGV[2], 'replaced', table.concat(kept, ' '), 'replaced_at', text(at))
   call('PEXPIRE', META, ARGV[4])
   return {'OK', count, identity}
 end
 
-local function vouch()
-  local cluster, refusal = load()
-  if not cluster then return refusal end
-  if ARGV[5] ~= '' and ARGV[5] ~= cluster.identity then return {'IDENTITY', cluster.identity} end
-  local meta, now = call('HMGET', META, 'vouched', 'dropped', 'dropped_at'), milliseconds()
-  local times, vouched = {}, {}
-  for kind, at in string.gmatch(meta[1] or '', '(%d+):(%d+)') do times[kind] = at end
-  for i = 7, #ARGV do
-    times[ARGV[i]] = string.format('%.0f', math.max(now, tonumber(times[ARGV[i]] or '0') + 1))
-  end
-  for kind, at in pairs(times) do table.insert(vouched, kind .. ':' .. at) end
-  local words = {'format', ARGV[2], 'vouched', table.concat(vouched, ' ')}
-  if ARGV[6] ~= '' then
-    words[5], words[6] = 'dropped', dropped_with(ARGV[6], meta[2], meta[3], now)
-    words[7], words[8] = 'dropped_at', string.format('%.0f', now)
-  end
-  call('HSET', META, unpack(words))
-  if cluster.identity == '' then call('PEXPIRE', META, ARGV[4]) end
-  return {'OK'}
-end
-
 -- the rule of rules.granted
 local function lease()
-  local format = call('HGET', META, 'format')
-  if format and format ~= ARGV[2] then return {'FORMAT', format} end
-  local found, now = call('HMGET', FEEDER, 'holder', 'fence', 'until', 'granted_for'), milliseconds()
+  local found = call('HMGET', LEASE, 'holder', 'fence', 'until', 'granted_for')
   local holder, lifetime = ARGV[3], tonumber(ARGV[4])
-  local fence, ends = tonumber(found[2] or '0'), tonumber(found[3] or '0')
-  local lost = ARGV[5] ~= '' and (found[1] ~= holder or found[2] ~= ARGV[5] or ends <= now)
-  if lost or (found[1] ~= holder and (lifetime == 0 or ends > now)) then
-    local granted_for = tonumber(found[4] or '0')
-    local left = math.min(math.max(0, ends - now), granted_for == 0 and MAX_LEASE or granted_for)
-    local till = string.format('%.0f', now + left)
-    if now + left < ends then call('HSET', FEEDER, 'until', till) end
-    return {'OK', found[1] or '', string.format('%.0f', fence), string.format('%.0f', left), found[4] or '0', till}
+  local fence, ends_at, granted_for = tonumber(found[2] or 0), tonumber(found[3] or 0), tonumber(found[4] or 0)
+  local lost = ARGV[5] ~= '' and (found[1] ~= holder or found[2] ~= ARGV[5] or ends_at <= now)
+  if holder == '' or lost or (found[1] ~= holder and (lifetime == 0 or ends_at > now)) then
+    local left = math.min(math.max(0, ends_at - now), granted_for > 0 and granted_for or MAX_LEASE)
+    if holder ~= '' and now + left < ends_at then call('HSET', LEASE, 'until', text(now + left)) end
+    return {'OK', found[1] or '', text(fence), text(left), text(granted_for), text(now + left)}
   end
   if found[1] ~= holder then fence = math.max(fence + 1, now) end
-  local token, till = string.format('%.0f', fence), string.format('%.0f', now + lifetime)
-  call('HSET', FEEDER, 'holder', holder, 'fence', token, 'until', till, 'granted_for', ARGV[4])
+  local token, till = text(fence), text(now + lifetime)
+  call('HSET', LEASE, 'holder', holder, 'fence', token, 'until', till, 'granted_for', ARGV[4])
   if call('HEXISTS', META, 'identity') == 1 then
-    call('PERSIST', FEEDER)
+    call('PERSIST', LEASE)
   else
     -- Without a cluster it is forgotten an hour after its end; the clock has passed its token then.
-    call('PEXPIRE', FEEDER, string.format('%.0f', lifetime + MAX_LEASE))
+    call('PEXPIRE', LEASE, text(lifetime + MAX_LEASE))
   end
   return {'OK', holder, token, ARGV[4], ARGV[4], till}
 end
 
--- the hash of a name as it is listed, and its field there
-local function place_of(member)
-  return place((string.gsub(member, '%z', '/', 2)))
-end
-
--- objects in the order of their names, with their values as they are at this moment
-local function range()
-  local cluster, refusal = load()
-  if not cluster then return refusal end
-  if cluster.identity == '' then return {'RANGE', '0'} end
-  refusal = vanished(cluster)
-  if refusal then return refusal end
-  if not is_listed(cluster) then list_all(cluster) end
-  local names = call('ZRANGEBYLEX', NAMES, ARGV[3], ARGV[4], 'LIMIT', 0, ARGV[5])
-  local found, size, most = {'RANGE', '0'}, 0, tonumber(ARGV[6])
-  for first = 1, #names, BATCH do
-    if size >= most then
-      found[2] = '1'
-      break
-    end
-    local fields, hash = {}, nil
-    for i = first, math.min(first + BATCH - 1, #names) do
-      hash, fields[i - first + 1] = place_of(names[i])
-    end
-    for i, value in ipairs(call('HMGET', hash, unpack(fields))) do
-      if not value then return {'VANISHED', hash, cluster.counts or '', counts()} end
-      table.insert(found, names[first + i - 1])
-      table.insert(found, value)
-      size = size + #value
-    end
-  end
-  return found
-end
-
+-- commands that the user may not run; Redis 6.2 cannot tell
 local function probe()
-  local denied = {}
-  if not redis.acl_check_cmd then return denied end
-  for _, words in ipairs({
-    {'hmget', META, 'f'}, {'hget', META, 'f'}, {'hset', META, 'f', '1'}, {'hdel', TOUCHED, 'f'},
-    {'hlen', NODE}, {'hgetall', TOUCHED}, {'hscan', POD, '0'}, {'exists', LOG}, {'type', META},
-    {'persist', META}, {'pexpire', META, '1'}, {'unlink', NODE}, {'time'}, {'xlen', LOG},
-    {'xadd', LOG, '1-0', 'f', '1'}, {'xtrim', LOG, 'MINID', '1'}, {'xinfo', 'STREAM', LOG},
-    {'xrange', LOG, '-', '+'}, {'xrevrange', LOG, '+', '-'}, {'xread', 'STREAMS', LOG, '0'},
-    {'zadd', BURIED, '1', 'm'}, {'zrem', BURIED, 'm'}, {'zcard', BURIED}, {'zrange', BURIED, '0', '1'},
-    {'zrangebyscore', BURIED, '0', '1'}, {'zrangebylex', NAMES, '-', '+'}, {'hkeys', NODE}, {'scan', '0'}, {'ping'},
-  }) do
-    if not redis.acl_check_cmd(unpack(words)) then table.insert(denied, words[1]) end
+  local denied, may = {}, redis.acl_check_cmd or function() return true end
+  local used = 'exists hdel hexists hget hgetall hlen hmget hset persist pexpire ping scan time type unlink xadd ' ..
+    'xlen xrange xread xtrim zadd zcard zlexcount zrange zrangebylex zrangebyscore zrem'
+  for command in string.gmatch(used, '%a+') do
+    if not may(command, META) then push(denied, command) end
   end
   return denied
 end
 
-if ARGV[1] == 'apply' or ARGV[1] == 'purge' then return apply() end
-if ARGV[1] == 'drop' then return drop() end
-if ARGV[1] == 'vouch' then return vouch() end
-if ARGV[1] == 'lease' then return lease() end
-if ARGV[1] == 'range' then return range() end
-return probe()
+if ARGV[1] == 'probe' then return probe() end
+local format = call('TYPE', META).ok == 'hash' and call('HGET', META, 'format')
+if format and format ~= ARGV[2] then return {'FORMAT', format} end
+local time = call('TIME')
+now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+return ({scan = scan, apply = apply, drop = drop, lease = lease})[ARGV[1]]()

@@ -1,59 +1,56 @@
 """Topologies: which server has a cluster's keys, and connections to it.
 
 One server has all keys, or the master that Sentinels name (sentinel.py), or in a Redis Cluster the
-node with the cluster's slot. The driver's own cluster client routes whole commands; connections are
-used below it here, so only the map of slots is kept.
+node with the cluster's slot, by the map of the driver's cluster client; connections are used below
+its commands here.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from dataclasses import dataclass
 from functools import partial
-from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 from redis import exceptions
+from redis.cluster import ClusterNode, NodesManager
 from redis.crc import key_slot
+from redis.exceptions import RedisClusterException, SlotNotCoveredError
 
 from topospread.store.redis.connections import (
+    ServerPool,
     any_node,
     login_options,
-    make_blocking_pool,
-    make_command_pool,
     network_options,
+    pool_options,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from topospread.store.model import StoreSettings
-    from topospread.store.redis.connections import Options, RedisPool, Reply
-    from topospread.store.urls import ClusterURL
+    from topospread.store.redis.connections import Options, RedisPool
+    from topospread.store.urls import RedisURL
 
 
 MAP_REFRESH_INTERVAL: Final = 0.1
 """Seconds between two reads of the map, however many commands fail meanwhile."""
 
-Address = tuple[str, int]
+_UNREADABLE: Final = (RedisClusterException, IndexError)
+"""No node gives a map; one without any slots is an IndexError."""
 
 
 class RedisTopology(Protocol):
     """Maps each cluster to the server that has its keys, which may change at any time."""
 
-    def command_pool(self, cluster: str) -> RedisPool:
-        """Connections for commands about a cluster.
+    def pool(self, cluster: str) -> ServerPool:
+        """Connections to the server that has a cluster's keys.
 
         Raises:
-            redis.RedisError: where its keys are is not known now.
+            redis.RedisError: which one that is is not known now.
         """
 
-    def blocking_pool(self, cluster: str) -> RedisPool:
-        """Connections that wait for a cluster's log; raises as command_pool()."""
-
-    def masters(self) -> Sequence[Callable[[], RedisPool]]:
-        """Functions that return connections for commands, one per server that holds clusters."""
+    def masters(self) -> Sequence[Callable[[], ServerPool]]:
+        """Functions that return the connections to each server that holds clusters."""
 
     def confirm(self, pool: RedisPool) -> None:
         """Check, after an answer, that its server is still the one to ask.
@@ -63,8 +60,12 @@ class RedisTopology(Protocol):
                 one was given, or with newer ones.
         """
 
-    def invalidate(self) -> None:
-        """Note that keys may be elsewhere now, because a command failed. Never fails."""
+    def invalidate(self, pool: RedisPool | None = None) -> None:
+        """Note that keys may be elsewhere now, because a command failed. Never fails.
+
+        Args:
+            pool: of the server that did not answer, if any.
+        """
 
     def close(self) -> None:
         """Close all connections."""
@@ -75,175 +76,120 @@ class SingleNode:
     """A topology of one server; a connection that breaks is made anew."""
 
     def __init__(self, options: Options, settings: StoreSettings) -> None:
-        self._command_pool = make_command_pool(options, settings)
-        self._blocking_pool = make_blocking_pool(options)
+        self._pool = ServerPool(**pool_options(settings), **options)
 
-    def command_pool(self, cluster: str) -> RedisPool:
+    def pool(self, cluster: str) -> ServerPool:
         """See RedisTopology."""
         del cluster
-        return self._command_pool
+        return self._pool
 
-    def blocking_pool(self, cluster: str) -> RedisPool:
+    def masters(self) -> Sequence[Callable[[], ServerPool]]:
         """See RedisTopology."""
-        del cluster
-        return self._blocking_pool
-
-    def masters(self) -> Sequence[Callable[[], RedisPool]]:
-        """See RedisTopology."""
-        return (lambda: self._command_pool,)
+        return (lambda: self._pool,)
 
     def confirm(self, pool: RedisPool) -> None:
         """See RedisTopology: there is only one server."""
 
-    def invalidate(self) -> None:
+    def invalidate(self, pool: RedisPool | None = None) -> None:
         """See RedisTopology: there is only one server."""
 
     def close(self) -> None:
         """See RedisTopology."""
-        self._command_pool.disconnect()
-        self._blocking_pool.disconnect()
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    command_pool: RedisPool
-    blocking_pool: RedisPool
-
-    def close(self) -> None:
-        self.command_pool.disconnect()
-        self.blocking_pool.disconnect()
-
-
-@dataclass(frozen=True, slots=True)
-class _Map:
-    """Ranges of slots, both ends included, with the node that has them."""
-
-    ranges: tuple[tuple[int, int, Address], ...] = ()
-    looked_at: float = -math.inf
-
-    @property
-    def masters(self) -> list[Address]:
-        return sorted({address for _, _, address in self.ranges})
-
-    def find(self, slot: int) -> Address:
-        for first, last, address in self.ranges:
-            if first <= slot <= last:
-                return address
-        raise exceptions.ClusterDownError(f"no node has slot {slot}")
+        self._pool.close()
 
 
 @final
 class ClusterNodes:
-    """The topology of a Redis Cluster.
+    """The topology of a Redis Cluster: the driver's map of slots, read again when it may be old.
 
     Raises:
         redis.RedisError: none of the nodes named answers, or none is part of a Redis Cluster.
     """
 
-    def __init__(self, url: ClusterURL, settings: StoreSettings) -> None:
-        self._settings = settings
-        self._options: Options = login_options(url.username, url.password, settings)
-        self._options |= network_options(url.tls) | {"redis_connect_func": any_node}
-        self._seeds = url.nodes
-        self._nodes: dict[Address, _Node] = {}
-        self._lock = Lock()
-        self._stale = True
-        self._map = _Map()
-        self._slot_map()
+    def __init__(self, url: RedisURL, settings: StoreSettings) -> None:
+        options = login_options(url.username, url.password, settings) | network_options(url.tls)
+        self._seeds = list(url.hosts)
+        self._silent = ""
+        self._stale = False
+        self._read_at = time.monotonic()
+        host, _ = self._seeds[0]
+        try:
+            self._manager = NodesManager(
+                [ClusterNode(*address) for address in self._seeds],  # type: ignore[no-untyped-call]
+                from_url=True,
+                connection_pool_class=ServerPool,
+                # By their settings nodes may say no host, or one that is a question mark.
+                address_remap=lambda said: (host if said[0] in (None, "?") else said[0], said[1]),
+                redis_connect_func=any_node,
+                **pool_options(settings),
+                **options,
+            )
+        except _UNREADABLE as error:
+            hidden = _hidden_by(error)
+        else:
+            return
+        # Not above, where its own context would be lost.
+        raise hidden
 
-    def command_pool(self, cluster: str) -> RedisPool:
+    def pool(self, cluster: str) -> ServerPool:
         """See RedisTopology."""
-        return self._node_of(cluster).command_pool
+        self._refresh()
+        try:
+            # A cluster's name is the hash tag of all its keys.
+            return _pool_of(self._manager.get_node_from_slot(key_slot(cluster.encode())))
+        except SlotNotCoveredError as error:
+            raise exceptions.ClusterDownError(str(error)) from error
 
-    def blocking_pool(self, cluster: str) -> RedisPool:
+    def masters(self) -> Sequence[Callable[[], ServerPool]]:
         """See RedisTopology."""
-        return self._node_of(cluster).blocking_pool
-
-    def masters(self) -> Sequence[Callable[[], RedisPool]]:
-        """See RedisTopology."""
-        return [partial(self._command_pool_at, address) for address in self._slot_map().masters]
+        self._refresh()
+        nodes = self._manager.get_nodes_by_server_type("primary")
+        return [partial(_pool_of, node) for node in nodes]
 
     def confirm(self, pool: RedisPool) -> None:
         """See RedisTopology: a node refuses keys of other nodes, and all when it is cut off."""
 
-    def invalidate(self) -> None:
+    def invalidate(self, pool: RedisPool | None = None) -> None:
         """See RedisTopology."""
+        if pool is not None:
+            self._silent = "{host}:{port}".format(**pool.connection_kwargs)
         self._stale = True
 
     def close(self) -> None:
         """See RedisTopology."""
-        with self._lock:
-            nodes = list(self._nodes.values())
-        for node in nodes:
-            node.close()
+        for node in list(self._manager.nodes_cache.values()):
+            _pool_of(node).close()
 
-    def _command_pool_at(self, address: Address) -> RedisPool:
-        return self._node_at(address).command_pool
+    def _refresh(self) -> None:
+        """Read the map again if it is stale, but not for every command that failed.
 
-    def _node_of(self, cluster: str) -> _Node:
-        # A cluster's name is the hash tag of all its keys.
-        return self._node_at(self._slot_map().find(key_slot(cluster.encode())))
-
-    def _node_at(self, address: Address) -> _Node:
-        with self._lock:
-            node = self._nodes.get(address)
-            if node is None:
-                options = self._options | {"host": address[0], "port": address[1]}
-                node = _Node(
-                    make_command_pool(options, self._settings), make_blocking_pool(options)
-                )
-                self._nodes[address] = node
-            return node
-
-    def _slot_map(self) -> _Map:
-        """The map of slots; read again when it is stale, but not for every command that failed."""
-        known = self._map
-        if self._stale and time.monotonic() >= known.looked_at + MAP_REFRESH_INTERVAL:
-            self._stale = False
-            try:
-                found = self._look((*known.masters, *self._seeds))
-            except BaseException:
-                self._stale = True
-                if not known.ranges:
-                    raise
-                self._map = _Map(known.ranges, time.monotonic())
-            else:
-                self._map = _Map(found, time.monotonic())
-                self._forget_others()
-        return self._map
-
-    def _look(self, addresses: Iterable[Address]) -> tuple[tuple[int, int, Address], ...]:
-        """Read the map of slots from the first node that answers."""
-        failure: Exception = exceptions.ConnectionError("no node is named")
-        for address in dict.fromkeys(addresses):
-            pool = self._node_at(address).command_pool
-            try:
-                connection = pool.get_connection()
-            except (exceptions.RedisError, OSError) as error:
-                failure = error
-                continue
-            try:
-                connection.send_command("CLUSTER", "SLOTS")
-                return _ranges(connection.read_response(), address[0])
-            except (exceptions.RedisError, OSError) as error:
-                connection.disconnect()
-                failure = error
-            finally:
-                pool.release(connection)
-        raise failure
-
-    def _forget_others(self) -> None:
-        """Close connections to nodes that have no slots any more."""
-        kept = {*self._map.masters, *self._seeds}
-        with self._lock:
-            gone = [self._nodes.pop(address) for address in self._nodes.keys() - kept]
-        for node in gone:
-            node.close()
+        The node that did not answer is asked last: one that is frozen takes all of a time-out.
+        """
+        if not self._stale or time.monotonic() < self._read_at + MAP_REFRESH_INTERVAL:
+            return
+        self._stale = False
+        try:
+            self._manager.initialize(
+                additional_startup_nodes_info=self._seeds,
+                disconnect_startup_nodes_pools=False,
+                last_failed_node_name=self._silent,
+            )
+        except _UNREADABLE:
+            # No node has one now: the old one is as good as any.
+            self._stale = True
+        self._read_at = time.monotonic()
 
 
-def _ranges(reply: Reply, asked: str) -> tuple[tuple[int, int, Address], ...]:
-    """The ranges in an answer to CLUSTER SLOTS; without a host it is the one that was asked."""
-    return tuple(
-        (first, last, ((master[0] or b"").decode().strip("?") or asked, master[1]))
-        for first, last, master, *_ in reply
-    )
+def _pool_of(node: ClusterNode) -> ServerPool:
+    return cast("ServerPool", node.redis_connection.connection_pool)
+
+
+def _hidden_by(error: Exception) -> Exception:
+    """The error behind one of the driver's NodesManager, which are no redis.RedisError."""
+    cause = error.__cause__
+    if isinstance(cause, RedisClusterException):
+        # "Cluster mode is not enabled" is said of each refusal.
+        cause = cause.__context__
+    if isinstance(cause, Exception):
+        return cause
+    return exceptions.ClusterDownError("no node has slots")

@@ -1,122 +1,81 @@
-"""The files of an open database, and whether they are still those at its path.
+"""The files of a database: made, and told from those that were put in their place.
 
 SQLite keeps writing into a file that was removed or replaced: the commit succeeds, and it is not
-found in the file at the path. So the (device, inode) pairs of what was opened are compared with
-those of the path.
+found in the file at the path.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-from dataclasses import dataclass
-from typing import Final
+from contextlib import suppress
+from operator import eq
+from typing import TYPE_CHECKING
 
-from topospread.errors import StoreUnavailable
+from topospread.errors import ConfigError
 
-Inode = tuple[int, int] | None
-"""Device and inode; None when there is no such file, or it cannot be looked at."""
-
-REMOVED: Final = (
-    "the store's file was removed or moved away: put it back, "
-    "or restart the server to begin with a new one"
-)
-PARTED: Final = (
-    "the store's -wal or -shm file was removed or replaced while it was in use: restart the server"
-)
-LEFT_BEHIND: Final = (
-    "the store's file was replaced, and the -wal and -shm files beside it are still those of the "
-    "old one; retry"
-)
-EXCHANGED: Final = "the store's file was removed or replaced in the middle of this; retry"
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
-    """The files that were opened.
+class OpenFiles:
+    """The files of an open database: itself, its write-ahead log, and that log's index."""
 
-    Attributes:
-        path: of the database, as it is configured; maybe a symbolic link.
-        real: its path without links when it was opened, which SQLite derives the other two from.
-        main, wal, shm: the database, its write-ahead log, and that log's index; None when closed.
-    """
+    def __init__(self, path: str) -> None:
+        real = os.path.realpath(path)  # SQLite derives the names of the other two from it
+        self._log = f"{real}-wal"
+        self._paths = (path, self._log, f"{real}-shm")
+        self._opened = self._present()
 
-    path: str
-    real: str
-    main: Inode = None
-    wal: Inode = None
-    shm: Inode = None
+    def are_those_at_the_path(self) -> bool:
+        """Whether what was opened is what is there; three calls of stat()."""
+        return self._present() == self._opened
 
-    @classmethod
-    def at(cls, path: str) -> Files:
-        """The files at a path now."""
-        real = os.path.realpath(path)
-        return cls(path, real, inode(path), inode(f"{real}-wal"), inode(f"{real}-shm"))
+    def log_is_ours(self) -> bool:
+        """Whether nobody else can have gone on in the log that is open, or have made it void."""
+        _, log, index = map(eq, self._present(), self._opened)
+        if log and not index:
+            return False  # others may go on in it, by an index that we do not see
+        if index and not log:
+            return not _size(self._log)  # by the index that we share, another log may have begun
+        return True
 
-    @property
-    def complete(self) -> bool:
-        """Whether all three are there."""
-        return None not in (self.main, self.wal, self.shm)
-
-    def same(self) -> bool:
-        """Whether these are still the files at the path; three calls of stat()."""
-        return (
-            self.main is not None
-            and inode(self.path) == self.main
-            and inode(f"{self.real}-wal") == self.wal
-            and inode(f"{self.real}-shm") == self.shm
-        )
-
-    def replaced(self) -> bool:
-        """Whether another database is at the path.
-
-        Raises:
-            StoreUnavailable: none is there.
-        """
-        found = inode(self.path)
-        if found is None:
-            raise StoreUnavailable(REMOVED)
-        return found != self.main
-
-    def left_behind(self) -> bool:
-        """Whether our log or its index lies beside another database, which would take it up."""
-        return (
-            self.complete
-            and inode(self.real) not in (None, self.main)
-            and (inode(f"{self.real}-wal") == self.wal or inode(f"{self.real}-shm") == self.shm)
-        )
-
-    def tidy(self) -> None:
-        """Remove our log and its index from beside another database; their content is elsewhere."""
-        for path, ours in ((f"{self.real}-wal", self.wal), (f"{self.real}-shm", self.shm)):
-            if inode(path) == ours:
-                os.unlink(path)
-
-    def log_is_lost(self) -> bool:
-        """Whether our log has no name any more, and no other one was written to.
-
-        A connection that is opened just then makes an empty one.
-        """
-        log = f"{self.real}-wal"
-        return (
-            inode(self.path) == self.main
-            and inode(log) != self.wal
-            and size_of(log) == 0
-            and inode(f"{self.real}-shm") in (None, self.shm)
-        )
+    def _present(self) -> list[tuple[int, int] | None]:
+        return [inode(path) for path in self._paths]
 
 
-def size_of(path: str) -> int:
-    """Bytes of a file; 0 without one."""
+def inode(path: str) -> tuple[int, int] | None:
+    """Device and inode of what a path leads to; None when it leads nowhere."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _size(path: str) -> int:
     try:
         return os.stat(path).st_size
     except OSError:
         return 0
 
 
-def inode(path: str) -> Inode:
-    """Device and inode of what a path leads to."""
+def make_file(path: Path) -> None:
+    """Make the file readable by its owner only; SQLite gives its -wal and -shm the same mode.
+
+    A file that is there is not opened: closing it would drop the locks that another connection of
+    this process holds on it (POSIX locks belong to the process), and the file would be damaged.
+    """
     try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists():
+            if not os.access(path, os.R_OK | os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise ConfigError(
+            f"store: {path} cannot be opened for writing ({error.strerror}); "
+            "name a file in a directory that this user may write"
+        ) from error

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, final
 
-from topospread.errors import CorruptValue
-from topospread.store import checks, values
+from topospread.store import checks, values, writing
 from topospread.store.model import (
     Applied,
     Change,
@@ -14,6 +13,8 @@ from topospread.store.model import (
     Key,
     Kind,
     Lease,
+    Listed,
+    Page,
     Revision,
     StoredObject,
     StoreSettings,
@@ -21,12 +22,12 @@ from topospread.store.model import (
     Unchanged,
 )
 from topospread.store.notifier import Notifier, Waiter
-from topospread.store.sqlite import clusters, reading, writing
+from topospread.store.sqlite.cluster import SqliteCluster
 from topospread.store.sqlite.connections import Connections
-from topospread.store.sqlite.reading import SqliteFollower
+from topospread.store.sqlite.following import SqliteFollower
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
     from topospread.store.urls import SqliteURL
 
@@ -56,83 +57,34 @@ class SqliteStore:
         return self._url.address
 
     def head(self, cluster: str, *, timeout: float | None = None) -> Head:
-        """See the contract."""
         checks.check_cluster(cluster)
         now = _now()
         with self._connections.reading(timeout) as connection:
-            found = clusters.load(connection, cluster)
-        return found.head(now) if found else Head("", Revision(), at=now)
-
-    def verify(self, cluster: str, identity: str, revision: Revision) -> None:
-        """See the contract."""
-        checks.check_cluster(cluster)
-        with self._connections.snapshot() as connection:
-            found = clusters.load(connection, cluster)
-            clusters.check_identity(found, identity)
-            clusters.check_reaches(connection, found, revision)
+            return SqliteCluster(connection, cluster).state.head(now)
 
     def scan(
-        self, cluster: str, page: int = 2000, *, kind: Kind | None = None
-    ) -> Iterator[Sequence[StoredObject]]:
-        """See the contract."""
-        checks.check_cluster(cluster)
-        return reading.scan(self._connections, cluster, page, kind)
-
-    def read_range(
         self,
         cluster: str,
         kind: Kind,
-        namespace: str,
-        after: tuple[str, str],
-        limit: int,
-        max_bytes: int,
-    ) -> tuple[Sequence[StoredObject], bool]:
-        """See the contract."""
+        *,
+        namespace: str = "",
+        after: tuple[str, str] = ("", ""),
+        limit: int = 1000,
+        max_bytes: int = 4 << 20,
+    ) -> Page:
         checks.check_cluster(cluster)
         with self._connections.reading() as connection:
-            found = clusters.load(connection, cluster)
-            if found is None:
-                return (), False
-            return reading.read_range(connection, found, kind, namespace, after, limit, max_bytes)
+            found = SqliteCluster(connection, cluster)
+            return found.scan(kind, namespace, after, limit, max_bytes)
 
-    def read_keys(self, cluster: str, keys: Sequence[Key]) -> Sequence[StoredObject]:
-        """See the contract."""
+    def get(self, cluster: str, keys: Sequence[Key]) -> Sequence[StoredObject]:
         checks.check_cluster(cluster)
         with self._connections.reading() as connection:
-            found = clusters.load(connection, cluster)
-            return () if found is None else reading.read_keys(connection, found, keys)
-
-    def read_undo(
-        self, cluster: str, identity: str, since: Revision, wanted: Callable[[Key], bool]
-    ) -> Mapping[Key, StoredObject | None]:
-        """See the contract."""
-        checks.check_cluster(cluster)
-        with self._connections.snapshot() as connection:
-            found = clusters.load(connection, cluster)
-            clusters.check_identity(found, identity)
-            clusters.check_reaches(connection, found, since)
-            assert found is not None, "it has the identity"
-            return reading.read_undo(connection, found, since, wanted)
-
-    def get(self, cluster: str, key: Key) -> StoredObject | None:
-        """See the contract."""
-        checks.check_cluster(cluster)
-        with self._connections.reading() as connection:
-            row = connection.execute(
-                "SELECT value FROM object JOIN cluster ON cluster.id = object.cluster "
-                "WHERE cluster.name = ? AND kind = ? AND namespace = ? AND object.name = ?",
-                (cluster, key.kind.value, key.namespace, key.name),
-            ).fetchone()
-        if row is None:
-            return None
-        found = values.unpack(key, clusters.blob(row[0]))
-        if not found.digest:
-            name = values.name_of(key)
-            raise CorruptValue(f"the stored value of {name} cannot be read: write it anew")
-        return found
+            found = SqliteCluster(connection, cluster)
+            stored = [(key, found.value(key)) for key in keys]
+        return [values.unpack(key, value) for key, value in stored if value is not None]
 
     def clusters(self) -> Sequence[str]:
-        """See the contract."""
         with self._connections.reading() as connection:
             rows = connection.execute(
                 "SELECT name FROM cluster WHERE identity <> '' ORDER BY name"
@@ -142,12 +94,10 @@ class SqliteStore:
     def follow(
         self, cluster: str, identity: str, after: Revision, *, wait: float, limit: int = 1000
     ) -> Sequence[Transaction]:
-        """See the contract."""
         checks.check_cluster(cluster)
         return self._follower.follow(cluster, identity, after, wait, limit)
 
     def wake(self, cluster: str) -> None:
-        """See the contract."""
         self._follower.poll_fast()
         self._notifier.wake(cluster)
 
@@ -160,22 +110,22 @@ class SqliteStore:
         identity: str = "",
         force: bool = False,
         fence: int = 0,
+        listed: Listed | None = None,
         timeout: float | None = None,
     ) -> Applied:
-        """See the contract."""
         checks.check_cluster(cluster)
         checks.check_changes(changes)
         if precondition is not None:
             checks.check_precondition(precondition)
         with self._connections.writing(timeout) as connection:
             applied = writing.apply(
-                connection,
-                cluster,
+                SqliteCluster(connection, cluster),
                 changes,
                 precondition=precondition,
                 identity=identity,
                 force=force,
                 fence=fence,
+                listed=listed,
                 now=_now(),
                 settings=self._settings,
             )
@@ -183,67 +133,36 @@ class SqliteStore:
             self._notifier.notify(cluster)
         return applied
 
-    def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
-        """See the contract."""
-        checks.check_cluster(cluster)
-        with self._connections.writing(timeout) as connection:
-            applied = writing.purge(connection, cluster, now=_now(), settings=self._settings)
-        if applied.revision != applied.previous:
-            self._notifier.notify(cluster)
-        return applied
-
     def drop(self, cluster: str, *, identity: str = "") -> int | None:
-        """See the contract."""
         checks.check_cluster(cluster)
         with self._connections.writing() as connection:
-            count = writing.drop(connection, cluster, _now(), identity=identity)
+            count = SqliteCluster(connection, cluster).drop(_now(), identity)
         self._notifier.notify(cluster)
         return count
-
-    def confirm_history(
-        self,
-        cluster: str,
-        kinds: Collection[Kind],
-        *,
-        identity: str = "",
-        instead_of: str = "",
-    ) -> None:
-        """See the contract."""
-        checks.check_cluster(cluster)
-        with self._connections.writing() as connection:
-            writing.confirm_history(
-                connection, cluster, kinds, _now(), identity=identity, instead_of=instead_of
-            )
 
     def lease(
         self,
         cluster: str,
-        holder: str,
-        lifetime: int,
+        holder: str = "",
+        lifetime: int = 0,
         *,
         fence: int = 0,
         timeout: float | None = None,
     ) -> Lease:
-        """See the contract."""
         checks.check_cluster(cluster)
+        if not holder:
+            with self._connections.reading(timeout) as connection:
+                return SqliteCluster(connection, cluster).lease().at(_now())
         checks.check_lease(holder, lifetime)
         with self._connections.writing(timeout) as connection:
-            return clusters.take_lease(connection, cluster, holder, lifetime, _now(), fence=fence)
-
-    def leased(self, cluster: str, *, timeout: float | None = None) -> Lease:
-        """See the contract."""
-        del timeout
-        checks.check_cluster(cluster)
-        with self._connections.reading() as connection:
-            return clusters.read_lease(connection, cluster, _now())
+            found = SqliteCluster(connection, cluster)
+            return found.take_lease(holder, lifetime, _now(), fence)
 
     def ping(self) -> None:
-        """See the contract."""
         with self._connections.reading() as connection:
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
     def close(self) -> None:
-        """See the contract."""
         self._notifier.close()
         self._connections.close()
         self._follower.close()
