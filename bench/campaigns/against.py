@@ -53,6 +53,8 @@ OLD: Final = "4f2d1d9bc9bdc8be505d7a9e540aeda33e00bdf4"
 EXPLAINED: Final[Mapping[str, str]] = {
     r"BestOptions: .*\nold .*nodeBytesMap": "templates are told in the order of the options",
     "only in old: .*StreamEvaluatePods": "removed: BatchEvaluatePods does the same",
+    "only in old: .*AcceptStore": "removed: a store is followed once all was listed into it",
+    r"refusals: ReplaceObjects: INVALID_FIELDS start\.kinds": "a feed names its kinds",
     r"only in old: field GetServerInfoResponse\.(differing|pending)_settings": (
         "removed: Prometheus compares settings"
     ),
@@ -186,7 +188,7 @@ class Comparison:
         self._interfaces()
         asked = self._questions()
         paths = self._old.api.methods.keys() & self._new.api.methods.keys()
-        traffic = Traffic(asked, paths)
+        traffic = Traffic(asked, paths, self._new.api.names - self._old.api.names)
         writes, browsed = int(self._requests * _WRITES), int(self._requests * _HTTP)
         with ThreadPoolExecutor(UNDER_WAY) as pool:
             note(f"{self._requests - writes - browsed} reads")

@@ -74,9 +74,16 @@ class Traffic:
     Args:
         asked: requests that are known to be answered; mutations begin with them.
         paths: methods that both servers have.
+        gained: names that the new server alone has, see Api.names.
     """
 
-    def __init__(self, asked: Sequence[Sequence[Message]], paths: Collection[str]) -> None:
+    def __init__(
+        self,
+        asked: Sequence[Sequence[Message]],
+        paths: Collection[str],
+        gained: Collection[str] = (),
+    ) -> None:
+        self._gained = gained
         self._asked: dict[str, list[Sequence[Message]]] = {}
         for messages in asked:
             path, _ = METHODS[messages[0].DESCRIPTOR.full_name]
@@ -125,6 +132,7 @@ class Traffic:
             mutated_message(random.choice(messages), random)
         for message in messages:
             settle(message, cluster, newest=newest)
+            self._leave_out(message)
         raws = [each.SerializeToString() for each in messages]
         shown = "; ".join(MessageToString(each, as_one_line=True) for each in messages)
         if random.random() < 0.1:
@@ -135,6 +143,15 @@ class Traffic:
                 raws[at] = broken
                 shown = repr(raws)
         return Request(path, method, raws, shown)
+
+    def _leave_out(self, message: Any) -> None:
+        """Take out the fields that the old server does not know: it would do something else."""
+        for field, held in message.ListFields():
+            if f"field {field.containing_type.name}.{field.name}" in self._gained:
+                message.ClearField(field.name)
+            elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
+                for each in held if field.is_repeated else (held,):
+                    self._leave_out(each)
 
 
 def settle(message: Any, cluster: str, *, newest: bool = False) -> None:

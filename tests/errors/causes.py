@@ -436,8 +436,8 @@ CAUSES: list[Cause] = [
     ],
     *bad("start", REQUIRED, ReplaceObjects=replace()[1:]),
     *bad("start.kind", UNKNOWN, ReplaceObjects=replace(kind=0)),
-    *bad("start.kinds[1]", UNKNOWN, ReplaceObjects=replace(kinds=[NODES, 7])),
-    *bad("start.kinds", REQUIRED, ReplaceObjects=replace(kinds=[common.KIND_POD])),
+    *bad("start.kinds[1]", UNKNOWN, ReplaceObjects=replace(cluster="new", kinds=[NODES, 7])),
+    *bad("start.kinds", REQUIRED, ReplaceObjects=replace(cluster="new", kinds=[common.KIND_POD])),
     *bad("commit.objectCount", INVALID, ReplaceObjects=[
         *replace(node("n", "a"), commit=False),
         state.ReplaceObjectsRequest(commit=state.ReplaceCommit(object_count=2)),

@@ -139,9 +139,10 @@ class PlacementServicer:
         placement: PlacementRequest | None = None
         try:
             nodes, hold = read(request)
+            shared = shared_request(request, call, nodes)
             request_id = request_id_of(request)
             placement = self._places.new_request(
-                shared_request(request, call, nodes),
+                shared,
                 pod_of(request),
                 reservation_ttl_of(request),
                 request_id=request_id,
@@ -177,8 +178,7 @@ def _best_node(request: frames_pb2.PlacePodFrame) -> tuple[_Nodes, _Hold]:
 
 
 def _named_node(request: frames_pb2.ReserveNodeFrame) -> tuple[_Nodes, _Hold]:
-    node = node_of(request)
-    return None, lambda places, wanted, traced: reserve(places, wanted, node, traced)
+    return None, lambda places, wanted, traced: reserve(places, wanted, node_of(request), traced)
 
 
 class ReservationServicer:
