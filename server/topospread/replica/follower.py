@@ -10,13 +10,12 @@ from topospread.errors import (
     ClusterNotFound,
     IdentityChanged,
     NotFound,
-    RevisionOfOtherHistory,
     RevisionUnavailable,
     StoreUnavailable,
     TopospreadError,
     Unavailable,
 )
-from topospread.replica.history import HistoryStatus, check_continued, status_of
+from topospread.replica.history import HistoryStatus, check_continued, log_until, status_of
 from topospread.replica.timers import FIRST_PAUSE, LAST_PAUSE, IdleTracker, StoreClock
 from topospread.store.api import scan_all
 from topospread.store.model import Applied, Kind, Revision, Transaction
@@ -192,10 +191,11 @@ class LogFollower:
         target = self._source.head(cluster)
         check_continued(head.identity, head.revision, target)
         revision = head.revision
-        while revision.number < target.revision.number:
-            transactions = self.next_transactions(head.identity, revision, 0.0)
-            if not transactions:
-                raise RevisionOfOtherHistory("the store lost writes while it was read")
+        for transactions in log_until(
+            lambda after: self.next_transactions(head.identity, after, 0.0),
+            revision,
+            target.revision.number,
+        ):
             revision = state.fold(builder, transactions, revision)
         if old is not None:
             builder.ensure_counted(list(old.snapshot.groups))

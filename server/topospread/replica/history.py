@@ -15,8 +15,10 @@ from topospread.replica.view import Token
 from topospread.store.model import Revision
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from topospread.store.api import Reader
-    from topospread.store.model import Head
+    from topospread.store.model import Head, Transaction
 
 MAX_TAGS: Final = 4096
 """Transactions whose tags are remembered. A token is rarely that old; then the store is asked."""
@@ -103,6 +105,27 @@ def check_continued(identity: str, revision: Revision, head: Head) -> None:
         raise RevisionOfOtherHistory(
             "the cluster was deleted, or the store lost writes, while it was read: read again"
         )
+
+
+def log_until(
+    follow: Callable[[Revision], Sequence[Transaction]], after: Revision, last: int
+) -> Iterator[Sequence[Transaction]]:
+    """Read the log after a revision until it has come to a number, or past it.
+
+    Args:
+        follow: returns what comes after a revision now.
+        after: the revision.
+        last: a number that the store has been seen to have.
+
+    Raises:
+        RevisionUnavailable: it has it no more; also what follow() raises.
+    """
+    while after.number < last:
+        found = follow(after)
+        if not found:
+            raise RevisionOfOtherHistory("the store lost writes while it was read: read again")
+        yield found
+        after = found[-1].revision
 
 
 def status_of(identity: str, head: Head) -> HistoryStatus:

@@ -16,10 +16,9 @@ from topospread.errors import (
     ClusterLoading,
     ClusterNotFound,
     IdentityChanged,
-    RevisionOfOtherHistory,
     RevisionUnavailable,
 )
-from topospread.replica.history import check_continued
+from topospread.replica.history import check_continued, log_until
 from topospread.replica.view import Consistency, Freshness, Token
 from topospread.store.api import scan_all
 from topospread.store.model import Key, Kind
@@ -178,16 +177,14 @@ class ConsistentRead:
 
     def _log(self, last: int) -> Iterator[Transaction]:
         """Transactions after those of the objects, up to one that the store has."""
-        cluster, after = self.replica.cluster, self._reached
-        while after.number < last:
-            found = self._store.follow(cluster, self._identity, after, wait=0)
-            if not found:
-                raise RevisionOfOtherHistory("the store lost writes while it was read")
-            for transaction in found:
+        cluster, identity = self.replica.cluster, self._identity
+        for transactions in log_until(
+            lambda after: self._store.follow(cluster, identity, after, wait=0), self._reached, last
+        ):
+            for transaction in transactions:
                 checkpoint()
                 if transaction.revision.number > last:
                     return
-                after = transaction.revision
                 yield transaction
 
 

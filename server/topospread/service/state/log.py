@@ -13,7 +13,7 @@ from topospread.errors import (
     RevisionCompacted,
     RevisionOfOtherHistory,
 )
-from topospread.replica.history import check_continued, compacted
+from topospread.replica.history import check_continued, compacted, log_until
 from topospread.replica.view import Token
 from topospread.store.api import scan_all
 from topospread.store.model import Kind, LogEntry
@@ -139,11 +139,12 @@ def _initial(
         target = _head(store, asked.cluster)
         check_continued(head.identity, head.revision, target)
         revision = head.revision
-        while revision.number < target.revision.number:
-            found = _follow(store, asked.cluster, head.identity, revision, 0)
-            if not found:
-                raise RevisionOfOtherHistory("the store lost writes while it was read: list again")
-            for transaction in found:
+        for transactions in log_until(
+            lambda after: _follow(store, asked.cluster, head.identity, after, 0),
+            revision,
+            target.revision.number,
+        ):
+            for transaction in transactions:
                 revision = transaction.revision
                 for entry in transaction.entries:
                     objects.pop(entry.key, None)
