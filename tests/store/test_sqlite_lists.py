@@ -30,7 +30,7 @@ def large() -> Iterator[Store]:
     store = SqliteBackend("memory:").open()
     store.apply(CLUSTER, [put(node(f"node-{number}")) for number in range(10)])
     value = values.pack(put(pod(), payload=bytes(300)).object)
-    writer = store._connections._writer  # type: ignore[attr-defined]
+    writer = store._connections._writer  # type: ignore[attr-defined] # SQLite's
     writer.execute(FILL, (PODS, Kind.POD.value, NAMESPACES, value))
     yield store
     store.close()
@@ -45,7 +45,7 @@ def steps(store: Store, ask: Callable[[], object]) -> int:
         count += 1
         return 0
 
-    writer = store._connections._writer  # type: ignore[attr-defined]
+    writer = store._connections._writer  # type: ignore[attr-defined] # SQLite's
     writer.set_progress_handler(one, 1)
     ask()
     writer.set_progress_handler(None, 0)

@@ -94,7 +94,7 @@ class ServerPool(redis.BlockingConnectionPool):
     """
 
     def __init__(self, *, max_connections: int, timeout: float, **options: Any) -> None:
-        super().__init__(  # type: ignore[no-untyped-call]
+        super().__init__(  # type: ignore[no-untyped-call] # the driver has no types here
             max_connections=max_connections, timeout=timeout, **options
         )
         self.commands = cast("RedisPool", self)

@@ -115,6 +115,7 @@ class ClusterNodes:
         host, _ = self._seeds[0]
         try:
             self._manager = NodesManager(
+                # The driver has no types here.
                 [ClusterNode(*address) for address in self._seeds],  # type: ignore[no-untyped-call]
                 from_url=True,
                 connection_pool_class=ServerPool,
