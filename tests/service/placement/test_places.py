@@ -76,6 +76,12 @@ def task_of(
     return PlacementTask(wanted, chooses, untraced, changed, caller)
 
 
+def place_all(placer: Placer, tasks: list[PlacementTask]) -> None:
+    """Have tasks judged until each has its result."""
+    while tasks:
+        tasks = placer.holding.place_many(tasks)
+
+
 @contextmanager
 def busy(placer: Placer) -> Iterator[None]:
     """Another thread places in the namespace."""
@@ -269,7 +275,7 @@ def test_caller_that_has_gone_while_it_was_judged_gets_no_place(placer: Placer, 
         return best(cycle, held)
 
     other = task_of(placer, named("b", BY_ZONE), choose_while_it_goes)
-    placer.holding.place_many([gone, other])
+    place_all(placer, [gone, other])
 
     with pytest.raises(DeadlineExceeded if why == "late" else CallerGone):
         gone.result()
@@ -325,7 +331,7 @@ def test_an_answer_is_given_when_this_server_has_seen_the_write(
         shown(*given)
 
     monkeypatch.setattr(placer.holding, "show", show)
-    placer.holding.place_many([task])
+    place_all(placer, [task])
 
     assert early == [False]
     assert task.result().node
@@ -346,7 +352,7 @@ def test_pod_is_not_rejected_by_a_state_that_may_be_old(
     tasks = [task_of(placer, named("a", nowhere)), task_of(placer, named("b", nowhere))]
     replica = placer.engine.replicas.get(CLUSTER)
     monkeypatch.setattr(replica, "catch_up", follow)
-    placer.holding.place_many([*tasks, task_of(placer, named("c"))])
+    place_all(placer, [*tasks, task_of(placer, named("c"))])
 
     for task in tasks:
         with pytest.raises(StoreUnavailable):
@@ -360,7 +366,7 @@ def test_failed_write_is_reported_to_all_that_it_was_for(placer: Placer):
 
     placer.holding.store = cast("Store", Wrapped(placer.world.store, apply))
     tasks = [task_of(placer, named(name)) for name in "ab"]
-    placer.holding.place_many(tasks)
+    place_all(placer, tasks)
 
     for task in tasks:
         with pytest.raises(StoreUnavailable):
@@ -382,7 +388,7 @@ def test_conflicts_until_the_deadline_end_aborted(placer: Placer):
 
     placer.holding.store = cast("Store", Wrapped(store, apply))
     placer.apply(*(node(f"n-c{number}", "c") for number in range(9)))
-    placer.holding.place_many(tasks)
+    place_all(placer, tasks)
 
     with pytest.raises(Conflict, match="changed 3 times"):
         tasks[0].result()
@@ -485,7 +491,7 @@ def test_round_trips_to_the_store(
         placer.holding = Places(placer.engine, cast("Store", store))
         task = task_of(placer, pod)
         store.asked.clear()
-        placer.holding.place_many([task])
+        place_all(placer, [task])
         assert store.asked == asked
 
     assert task.placement.conflicts == conflicts

@@ -157,15 +157,21 @@ class Places:
             self._lead(task)
         return task.result()
 
-    def place_many(self, tasks: Sequence[PlacementTask]) -> None:
-        """Give each task its result; nobody else of this server places in their scope meanwhile.
+    def place_many(self, tasks: Sequence[PlacementTask]) -> list[PlacementTask]:
+        """Judge tasks and write their places in one step; returns those to be judged again.
+
+        Nobody else of this server places in their scope meanwhile.
 
         Args:
             tasks: of different pods of one namespace, in the order in which they are judged.
         """
-        left = list(tasks)
-        while left:
-            left = self._try(left)
+        left = _left(tasks)
+        try:
+            if left:
+                self._judge_and_write(left)
+        except Exception as failure:  # noqa: BLE001 - raised where it is waited for
+            _fail(left, failure)
+        return [task for task in left if not task.done]
 
     def _lead(self, own: PlacementTask) -> None:
         """Place those who wait, until one's own task is done; the others are left to their turn."""
@@ -175,7 +181,7 @@ class Places:
             while not own.done:
                 # Fewer, larger writes get on better beside another server's.
                 self.waiting.take(scope, left)
-                left = self._try(left)
+                left = self.place_many(left)
         finally:
             self.waiting.release(scope, left, self._took)
 
@@ -188,16 +194,6 @@ class Places:
             replica.apply_local(applied.identity, transaction)
 
     # ------------------------------ one try
-
-    def _try(self, tasks: Sequence[PlacementTask]) -> list[PlacementTask]:
-        """Judge tasks and write their places; returns those that are to be judged again."""
-        left = _left(tasks)
-        try:
-            if left:
-                self._judge_and_write(left)
-        except Exception as failure:  # noqa: BLE001 - raised where it is waited for
-            _fail(left, failure)
-        return [task for task in left if not task.done]
 
     def _judge_and_write(self, tasks: Sequence[PlacementTask]) -> None:
         judged: list[tuple[PlacementTask, PendingPlacement | PlacementResult]] = []
