@@ -52,7 +52,7 @@ check: setup ## lint, and the tests that a change usually needs (ARGS="tests/sto
 
 # Each package of the core by itself, what its users call over one transport, and the command line.
 CHECK_TESTS = tests/kube tests/spread tests/index tests/codec tests/service tests/access tests/config tests/errors \
-  tests/properties/test_cases.py tests/client/test_decisions.py tests/cli/test_verbs.py
+  tests/properties/test_cases.py tests/client/test_decisions.py tests/cli/test_verbs.py tests/cli/test_transcripts.py
 
 test: setup redis prometheus haproxy languages ## run the tests (ARGS="-k skew -x"; ARGS="-n 0" in one process; FAULTS=1 those of test-faults, too)
 	@$(PYTEST) -m '$(if $(FAULTS),$(WITH_FAULTS),$(USUAL))' $(PARALLEL) $(ARGS)
@@ -85,7 +85,7 @@ OF_OLD_GRPC := -W 'ignore:unclosed <socket.socket:ResourceWarning'
 # What calls the packages whose versions matter, and does not take long.
 VERSION_TESTS = tests/lowest tests/cli/test_verbs.py tests/telemetry/test_tracing.py tests/overload/test_admission.py \
   $(patsubst %,tests/rpc/test_%.py,self_check completion_queue) \
-  $(patsubst %,tests/client/test_%.py,connection connection_reasons decisions inspecting placement planning state tracing) \
+  $(patsubst %,tests/client/test_%.py,connection decisions inspecting planning state tracing) \
   tests/store/test_redis_topologies.py::test_sentinels_lead_to_the_master_and_to_the_next_one
 
 $(LOWEST)/.stamp: requirements/lowest.lock
@@ -116,8 +116,8 @@ dist: setup ## build the wheels and source distributions (dist/)
 	@$(call build_both,dist)
 	@ls dist
 
-bench: setup redis ## measure the targets and write docs/benchmarks.md
-	@PATH="$$PATH:$(CURDIR)/.tools/bin" $(BIN)/python -m bench all --report docs $(ARGS)
+bench: setup redis ## measure, and write docs/benchmarks.md
+	@PATH="$$PATH:$(CURDIR)/.tools/bin" $(BIN)/python -m bench all --report . $(ARGS)
 
 bench-gate: setup ## fail when ratios of speed are worse than they should be
 	@$(PYTEST) -m bench tests/bench $(ARGS)

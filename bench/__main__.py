@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bench.options import BenchOptions
 
 BENCHES: Final = {
+    "scheduler": ("scheduler", "EvaluatePod beside kube-scheduler's own plugin."),
     "decide": ("decide", "Decisions over gRPC: rate, latency and CPU, beside an empty echo."),
     "client": ("client", "EvaluatePod by the Python client, beside a generated stub."),
     "tracing": ("decide", "Decisions with 0, 1 and 100 % of them traced."),
@@ -97,7 +98,11 @@ def _command(name: str, about: str) -> click.Command:
 
 
 @click.command("all")
-@click.option("--report", type=_DIRECTORY, help="Write benchmarks.md and its plots here.")
+@click.option(
+    "--report",
+    type=_DIRECTORY,
+    help="Of a checkout: write docs/benchmarks.md, its plots and CONTRIBUTING.md's table.",
+)
 @common_options
 @pass_options
 def everything(options: ClientOptions, /, report: Path | None, **chosen: Any) -> None:
@@ -110,7 +115,7 @@ def everything(options: ClientOptions, /, report: Path | None, **chosen: Any) ->
     found: Mapping[str, Figures] = {name: run(name, bench_options) for name in BENCHES}
     if report is not None:
         write(report, found, bench_options, before, environment())
-        output.warn(f"wrote {report / 'benchmarks.md'}")
+        output.warn(f"wrote {report / 'docs' / 'benchmarks.md'}")
     if options.output in ("json", "yaml"):
         plain: dict[str, Any] = {name: figures.plain() for name, figures in found.items()}
         output.dump({**plain, "environment": environment()}, options.output)
@@ -170,6 +175,7 @@ def _bench_options(
         progress=lambda text: output.warn(f"bench: {text}"),
         redis_server=program_of(redis_server),
         ghz=ghz or shutil.which("ghz") or "",
+        go=shutil.which("go") is not None,
         recorded=recorded,
     )
 

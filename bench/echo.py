@@ -16,7 +16,7 @@ import grpc
 from typing_extensions import override
 
 from bench.processes import started
-from topospread.app import factories
+from topospread.app.listeners import grpc_options
 from topospread.app.server import Server
 from topospread.app.stop_event import StopEvent
 from topospread.calls.call import Call, Unary
@@ -95,10 +95,10 @@ class EchoServer(Server):
     def _grpc_server(self) -> GrpcServer:
         kind = _GrpcioServer if self.way == GRPCIO else GrpcServer
         return kind(
-            _BarePipeline(self._parts),
+            _BarePipeline(self.parts.calls),
             {f"{SERVICE}/EvaluatePod": Unary(pb.EvaluatePodRequest, _nothing)},
             self.pools,
-            factories.grpc_options(self.settings),
+            grpc_options(self.settings),
         )
 
 

@@ -25,8 +25,8 @@ _PACKAGES: Final = (
     "opentelemetry-sdk",
     "prometheus-client",
 )
-MAX_ECHO_US: Final = 160.0
-"""Above it the machine was too busy for the run's absolute figures to count."""
+MAX_OTHERS: Final = 0.2
+"""Cores that other programs take: above it the run's absolute figures do not count."""
 
 _APPLIED: Final = "pod changes a replica takes in"
 _SEEN: Final = "write → visible on another replica at 1,000 changes/s, p99"
@@ -167,52 +167,43 @@ class Target:
 
 
 TARGETS: Final = (
-    Target("EvaluatePod ÷ echo, calls a second, c=10", "decide", "evaluate_ratio", 0.85, unit="%"),
-    Target(
-        "EvaluatePod ÷ echo, calls a second, c=50", "decide", "evaluate_ratio_c50", 0.60, unit="%"
-    ),
-    Target("the same, results remembered, c=10", "decide", "evaluate_memo_ratio", 0.75, unit="%"),
-    Target("and at c=50", "decide", "evaluate_memo_ratio_c50", 0.75, unit="%"),
-    Target("server CPU of an EvaluatePod, c=10", "decide", "evaluate_cpu_us", most=205, unit="µs"),
-    Target("EvaluatePod ÷ echo, p50 at c=1, unary", "decide", "evaluate_p50_ratio_c1", most=0.85),
-    Target("server CPU of a PreFilter", "decide", "prefilter_cpu_us", most=250, unit="µs"),
-    Target("Filter of all nodes ÷ echo, server CPU", "decide", "filter_cpu_ratio", most=1.2),
-    Target("Score of all nodes ÷ echo, server CPU", "decide", "score_cpu_ratio", most=1.4),
+    Target("kube-scheduler's plugin ÷ EvaluatePod over gRPC, p50", "scheduler", "faster", 40),
+    Target("EvaluatePod ÷ echo, calls a second, c=10", "decide", "evaluate_ratio", 0.95),
+    Target("the same, c=50", "decide", "evaluate_ratio_c50", 0.95),
+    Target("EvaluatePod ÷ echo, p50, c=1", "decide", "evaluate_p50_ratio_c1", most=0.85),
+    Target("EvaluatePod ÷ echo, server CPU, c=10", "decide", "evaluate_cpu_ratio", most=1.0),
+    Target("the same, result remembered", "decide", "evaluate_memo_cpu_ratio", most=0.58),
+    Target("Filter of all nodes ÷ echo, server CPU", "decide", "filter_cpu_ratio", most=1.07),
+    Target("Score of all nodes ÷ echo, server CPU", "decide", "score_cpu_ratio", most=1.41),
     Target(
         "BatchEvaluatePods of 20, decisions a second and core",
         "decide",
         "batch_decisions_per_core_s",
         20_000,
     ),
-    Target("pods without constraints ÷ echo", "decide", "unconstrained_ratio", 0.80, unit="%"),
     Target("client ÷ stub, p50: small pod as a message", "client", "small_proto_ratio", most=1.15),
     Target("large pod as a message", "client", "large_proto_ratio", most=1.15),
     Target("small pod as a dict", "client", "small_dict_ratio", most=1.25),
     Target("large pod as a dict", "client", "large_dict_ratio", most=1.25),
     Target("rate lost to 1 % tracing", "tracing", "tracing_loss_1", most=0.10, unit="%"),
-    Target("rate lost to 1,000 changes/s", "changes", "busy_loss", most=0.10, unit="%"),
+    Target("rate lost to 1,000 changes/s", "changes", "busy_loss", most=0.12, unit="%"),
     Target(
-        "the same with 1,000 selectors", "changes", "busy_loss_1000_selectors", most=0.10, unit="%"
+        "the same with 1,000 selectors", "changes", "busy_loss_1000_selectors", most=0.12, unit="%"
     ),
     Target("a tenth of the pods ÷ usual, CPU", "scale", "pods_x0.1_ratio", 0.85, 1.15),
     Target("ten times the pods ÷ usual, CPU", "scale", "pods_x10_ratio", 0.85, 1.15),
-    Target("three times the nodes ÷ usual, CPU", "scale", "nodes_x3_ratio", most=3.5),
-    Target("ten times the nodes ÷ usual, CPU", "scale", "nodes_x10_ratio", most=10),
+    Target("ten times the nodes ÷ usual, CPU", "scale", "nodes_x10_ratio", most=1.3),
     Target("first use of a selector, median", "cold", "cold_p50_ms", most=2, unit="ms"),
     Target("first use of a selector, slowest", "cold", "cold_max_ms", most=2, unit="ms"),
-    Target("places held in one namespace, 2 servers", "placements", "places_per_s", 500, unit="/s"),
-    Target(
-        "server CPU of a PlacePod, 64 namespaces",
-        "placements",
-        "place_cpu_us_64_namespaces",
-        most=500,
-        unit="µs",
-    ),
+    Target("places held in one namespace, 2 servers", "placements", "places_per_s", 250, unit="/s"),
     Target("places that were not allowed", "placements", "breaches", most=0),
     Target("extender's filter, 500 candidates", "extender", "filter_rps", 1500, unit="/s"),
     Target("1,000 replicas simulated, p50", "planner", "simulate_p50_ms", most=1000, unit="ms"),
-    Target("first list of 2,000 constraints", "inspector", "first_ms", most=150, unit="ms"),
-    Target("the same after 20 changes, p50", "inspector", "changed_p50_ms", most=15, unit="ms"),
+    Target("explain, p50", "planner", "explain_p50_ms", most=5, unit="ms"),
+    Target("ranking of everything, p50", "planner", "rank_all_p50_ms", most=500, unit="ms"),
+    Target("rebalance of everything, p50", "planner", "rebalance_all_p50_ms", most=2500, unit="ms"),
+    Target("first list of 2,000 constraints", "inspector", "first_ms", most=300, unit="ms"),
+    Target("the same after 20 changes, p50", "inspector", "changed_p50_ms", most=30, unit="ms"),
     Target(
         "CPU of a decision beside metrics of constraints ÷ without, 1,000 changes/s",
         "inspector",
@@ -225,17 +216,17 @@ TARGETS: Final = (
     Target(f"{_SEEN}, SQLite", "changes", "seen_p99_ms_sqlite", most=30, unit="ms"),
     Target(f"{_WAITING}, Redis", "changes", "waiting_p99_ms_redis", most=5, unit="ms"),
     Target(f"{_WAITING}, SQLite", "changes", "waiting_p99_ms_sqlite", most=5, unit="ms"),
-    Target(f"{_READY}, Redis", "start", "ready_s_redis", most=1, unit="s"),
-    Target(f"{_READY}, SQLite", "start", "ready_s_sqlite", most=1, unit="s"),
-    Target(f"{_READY}, three times the pods, Redis", "start", "ready_s_x3_redis", most=3, unit="s"),
+    Target(f"{_READY}, Redis", "start", "ready_s_redis", most=0.3, unit="s"),
+    Target(f"{_READY}, SQLite", "start", "ready_s_sqlite", most=0.3, unit="s"),
+    Target(f"{_READY}, three times the pods, Redis", "start", "ready_s_x3_redis", most=1, unit="s"),
     Target(
-        f"{_READY}, three times the pods, SQLite", "start", "ready_s_x3_sqlite", most=3, unit="s"
+        f"{_READY}, three times the pods, SQLite", "start", "ready_s_x3_sqlite", most=1, unit="s"
     ),
     Target(
         "memory at three times the pods, Redis",
         "start",
         "rss_used_mb_x3_redis",
-        most=150,
+        most=130,
         unit="MB",
     ),
     Target(

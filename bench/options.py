@@ -24,6 +24,7 @@ class BenchOptions:
         progress: called with what is under way.
         redis_server: a redis-server program; empty when there is none.
         ghz: a ghz program; empty when there is none.
+        go: whether there is a Go, which builds kube-scheduler's plugin.
         recorded: file of a recorded cluster that `planner` asks about; empty for one made up.
         only: cases of `decide` to measure; empty for all.
     """
@@ -34,6 +35,7 @@ class BenchOptions:
     progress: Callable[[str], None] = lambda _: None
     redis_server: str = ""
     ghz: str = ""
+    go: bool = False
     recorded: str = ""
     only: frozenset[str] = frozenset()
 

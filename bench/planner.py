@@ -77,6 +77,12 @@ def rank(client: Client, pod: k8s.Pod) -> None:
     client.rank_deletions(_app(pod), namespace=pod.metadata.namespace, constraints=[ZONE, HOSTNAME])
 
 
+def rank_all(client: Client, pod: k8s.Pod) -> None:
+    """Rank all pods over zones and nodes."""
+    del pod
+    client.rank_deletions({}, constraints=[ZONE, HOSTNAME])
+
+
 def rebalance(client: Client, pod: k8s.Pod) -> None:
     """Even the pods of the pod's app out over zones."""
     client.plan_rebalance(
@@ -113,12 +119,18 @@ CALLS: Final[Mapping[str, PlannerCall]] = {
     "explain_nowhere": explain_nowhere,
     "simulate": simulate,
     "rank": rank,
+    "rank_all": rank_all,
     "rebalance": rebalance,
     "rebalance_all": rebalance_all,
 }
 """By what their figures begin with."""
 
-FEW_PODS: Final[Mapping[str, int]] = {"rank": 3, "rebalance": 3, "rebalance_all": 1}
+FEW_PODS: Final[Mapping[str, int]] = {
+    "rank": 3,
+    "rank_all": 1,
+    "rebalance": 3,
+    "rebalance_all": 1,
+}
 """Verbs that take seconds, and about how many of the pods they are asked."""
 
 

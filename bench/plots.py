@@ -61,18 +61,24 @@ class Bar:
     colour: str
 
 
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A line of a chart."""
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    colour: str
+
+
 def plots(found: Mapping[str, Figures]) -> dict[str, tuple[str, str]]:
     """(title, SVG) by file name; names begin with the bench they belong to."""
     made: dict[str, tuple[str, str]] = {}
     for name, title, unit, bars in _bar_charts(found):
         if bars:
             made[name] = (title, _bar_chart(f"{title} ({unit})", bars))
-    if "scale" in found:
-        for across in ("pods", "nodes"):
-            title = f"CPU of an EvaluatePod in process by {across}"
-            points = _points(found["scale"], across)
-            if points:
-                made[f"scale-{across}"] = (title, _line_chart(f"{title} (µs)", across, points))
+    for name, title, unit, across, curves in _line_charts(found):
+        if any(curve.points for curve in curves):
+            made[name] = (title, _line_chart(f"{title} ({unit})", across, curves))
     return made
 
 
@@ -104,17 +110,21 @@ def _bar_chart(title: str, bars: Sequence[Bar]) -> str:
         return _svg(figure)
 
 
-def _line_chart(title: str, across: str, points: Sequence[tuple[float, float]]) -> str:
-    """A chart of one line; x is logarithmic, y begins at 0."""
+def _line_chart(title: str, across: str, curves: Sequence[Curve]) -> str:
+    """Lines over a logarithmic x; y begins at 0."""
     with mpl.rc_context(_STYLE):
         figure, axes = _axes(3.3)
         axes.set_title(title, loc="left")
-        xs, ys = [x for x, _ in points], [y for _, y in points]
-        axes.plot(xs, ys, color=_MEASURED, marker="o", linewidth=2.5)
+        xs = sorted({x for curve in curves for x, _ in curve.points})
+        for curve in curves:
+            along, up = zip(*curve.points, strict=True)
+            axes.plot(along, up, color=curve.colour, marker="o", linewidth=2.5, label=curve.label)
+        if len(curves) > 1:
+            figure.legend(loc="outside lower left", frameon=False, ncols=len(curves))
         axes.set_xscale("log")
         axes.set_xticks(xs, [f"{x:,.0f}" for x in xs])
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_ylim(0, max(ys) * 1.15)
+        axes.set_ylim(0, max(y for curve in curves for _, y in curve.points) * 1.15)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _number(y)))
         axes.grid(axis="y", color=_TEXT, linewidth=0.4)
         axes.set_xlabel(across)
@@ -142,46 +152,34 @@ def _number(value: float) -> str:
 
 
 def _bar_charts(found: Mapping[str, Figures]) -> Iterator[tuple[str, str, str, Sequence[Bar]]]:
-    if "decide" in found:
-        decide = found["decide"]
+    if "scheduler" in found:
         yield (
-            "decide-cpu",
-            "Server CPU of a call, 10 under way",
-            "µs",
-            _of(
-                decide,
-                {
-                    "echo": "echo_cpu_us",
-                    "no constraints": "unconstrained_cpu_us",
-                    "EvaluatePod": "evaluate_cpu_us",
-                    "PreFilter": "prefilter_cpu_us",
-                    "Filter, 5,000 nodes": "filter_cpu_us",
-                    "Score, 5,000 nodes": "score_cpu_us",
-                },
-            ),
-        )
-        yield (
-            "decide-rate",
-            "Calls a second by calls under way",
-            "1/s",
-            _of(
-                decide,
-                {
-                    f"{what}, {calls} under way": f"{what}_rps{mark}"
-                    for calls, mark in ((1, "_c1"), (10, ""), (50, "_c50"))
-                    for what in ("echo", "evaluate")
-                },
-            ),
-        )
-        yield (
-            "decide-latency",
-            "Latency of one caller after the other, p50",
+            "scheduler-p50",
+            "One pod judged on all nodes, p50",
             "ms",
             _of(
-                decide,
+                found["scheduler"],
                 {
-                    "echo": "echo_p50_ms_c1",
-                    "EvaluatePod": "evaluate_p50_ms_c1",
+                    "kube-scheduler's plugin, in its process": "plugin_p50_ms",
+                    "EvaluatePod, over gRPC": "evaluate_p50_ms",
+                },
+            ),
+        )
+    if "decide" in found:
+        yield (
+            "decide-cpu",
+            "Server CPU of a call, 10 callers",
+            "µs",
+            _of(
+                found["decide"],
+                {
+                    "empty call": "echo_cpu_us",
+                    "EvaluatePod, remembered": "evaluate_memo_cpu_us",
+                    "EvaluatePod": "evaluate_cpu_us",
+                    "no constraints": "unconstrained_cpu_us",
+                    "PreFilter": "prefilter_cpu_us",
+                    "Filter, all nodes": "filter_cpu_us",
+                    "Score, all nodes": "score_cpu_us",
                 },
             ),
         )
@@ -238,6 +236,35 @@ def _of(figures: Figures, labelled: Mapping[str, str]) -> list[Bar]:
             target = bounds.get(name)
             rows.append(Bar(label, median, min(samples), max(samples), target, colour))
     return rows
+
+
+CALLERS: Final = {1: "_c1", 10: "", 50: "_c50"}
+
+
+def _line_charts(
+    found: Mapping[str, Figures],
+) -> Iterator[tuple[str, str, str, str, Sequence[Curve]]]:
+    """File name, title, unit, what is across, and the lines."""
+    if "decide" in found:
+        for name, title, unit, figure in (
+            ("decide-rate", "Calls a second, one server", "1/s", "rps"),
+            ("decide-latency", "Latency of a call, p50", "ms", "p50_ms"),
+        ):
+            curves = [
+                Curve("empty call", _by_callers(found["decide"], f"echo_{figure}"), _ECHO),
+                Curve("EvaluatePod", _by_callers(found["decide"], f"evaluate_{figure}"), _MEASURED),
+            ]
+            yield name, title, unit, "callers", [each for each in curves if each.points]
+    if "scale" in found:
+        for across in ("pods", "nodes"):
+            points = _points(found["scale"], across)
+            title = f"CPU of an EvaluatePod by {across}"
+            yield f"scale-{across}", title, "µs", across, [Curve("", points, _MEASURED)]
+
+
+def _by_callers(figures: Figures, name: str) -> list[tuple[float, float]]:
+    medians = ((callers, figures.median(name + mark)) for callers, mark in CALLERS.items())
+    return [(callers, median) for callers, median in medians if median is not None]
 
 
 def _points(figures: Figures, across: str) -> list[tuple[float, float]]:

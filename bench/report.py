@@ -1,10 +1,12 @@
-"""docs/benchmarks.md: what was measured, where, and whether it is what was asked for."""
+"""docs/benchmarks.md, which users read, and the figures wanted, which stand in CONTRIBUTING.md."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.figures import MAX_ECHO_US, TARGETS, rounded
+from bench.figures import MAX_OTHERS, TARGETS, rounded
 from bench.plots import plots
 
 if TYPE_CHECKING:
@@ -14,22 +16,112 @@ if TYPE_CHECKING:
     from bench.figures import Figures, Target
     from bench.options import BenchOptions
 
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A row of the page's first table.
+
+    Attributes:
+        question: what a reader would ask.
+        answer: a format; each `{bench.figure}` is that figure's median. Without one of them the
+            row is left out.
+    """
+
+    question: str
+    answer: str
+
+
+GLANCE: Final = (
+    Answer(
+        "One pod on all nodes, beside kube-scheduler's own plugin",
+        "{scheduler.evaluate_p50_ms} ms over gRPC, {scheduler.plugin_p50_ms} ms in kube-scheduler's"
+        " process: **{scheduler.faster} × faster**, for {scheduler.cpu_ratio} × less CPU",
+    ),
+    Answer(
+        "Beside an empty gRPC call, one caller",
+        "p50 {decide.evaluate_p50_ms_c1} ms, empty {decide.echo_p50_ms_c1} ms",
+    ),
+    Answer(
+        "10 and 50 callers, one server",
+        "{decide.evaluate_rps} and {decide.evaluate_rps_c50} decisions a second, empty calls"
+        " {decide.echo_rps} and {decide.echo_rps_c50}; server CPU"
+        " {decide.evaluate_cpu_ratio} × an empty call's",
+    ),
+    Answer(
+        "The same pod again, remembered",
+        "{decide.evaluate_memo_rps} and {decide.evaluate_memo_rps_c50} a second; server CPU"
+        " {decide.evaluate_memo_cpu_ratio} ×",
+    ),
+    Answer(
+        "Twenty pods in one call", "{decide.batch_decisions_per_core_s} decisions a second and core"
+    ),
+    Answer("Ten times the pods", "{scale.pods_x10_ratio} × the CPU of a decision"),
+    Answer("Ten times the nodes", "{scale.nodes_x10_ratio} × the CPU of a decision"),
+    Answer("A selector never seen before", "{cold.cold_p50_ms} ms once"),
+    Answer("While 1,000 objects a second change", "{changes.busy_loss:%} fewer decisions a second"),
+    Answer(
+        "With tracing of 1 % and of all calls",
+        "{tracing.tracing_loss_1:%} and {tracing.tracing_loss_all:%} fewer decisions a second",
+    ),
+    Answer(
+        "A write is seen by another replica, p99",
+        "{changes.seen_p99_ms_redis} ms with Redis, {changes.seen_p99_ms_sqlite} ms with SQLite",
+    ),
+    Answer(
+        "Places (PlacePod), two servers, eight callers",
+        "{placements.places_per_s} a second in one namespace,"
+        " {placements.places_per_s_64_namespaces} in 64; {placements.breaches} not allowed",
+    ),
+    Answer(
+        "Explain a refusal, simulate 1,000 replicas",
+        "{planner.explain_nowhere_p50_ms} ms, {planner.simulate_p50_ms} ms",
+    ),
+    Answer(
+        "Rank all pods for deletion, rebalance all",
+        "{planner.rank_all_p50_ms} ms, {planner.rebalance_all_p50_ms} ms",
+    ),
+    Answer(
+        "A new replica",
+        "ready {start.ready_s_redis} s after its port is open, {start.rss_used_mb_redis} MB",
+    ),
+)
+
+LIMITS: Final = """\
+- One machine of few cores has the server, its store and the callers on it, on loopback. A network
+  adds its round trip; a server with cores of its own answers sooner. Ratios within a run carry
+  over, microseconds do not.
+- The cluster is made up: twenty apps, twenty shapes of pods, most without affinity, none with
+  volumes.
+- kube-scheduler's plugin is timed by itself and on all nodes. A scheduling cycle has a dozen other
+  plugins beside it, and in clusters above 100 nodes judges a share of the nodes only.
+- One process answers, on about one core. More: [one process a core](operations.md).
+- "p50, one caller" is of a caller that asks again at once. Of many callers some wait: the curve by
+  callers shows it."""
+
 TITLES: Final = {
+    "scheduler": "Beside kube-scheduler",
     "decide": "Decisions over gRPC",
-    "client": "The Python client",
-    "tracing": "Tracing",
-    "scale": "Decisions as clusters grow",
+    "scale": "As clusters grow",
     "cold": "Selectors never seen before",
     "changes": "Changes",
-    "sync": "The sync from an API server",
-    "start": "Start and memory",
-    "placements": "Placements",
-    "extender": "kube-scheduler's extender",
-    "planner": "The planner",
+    "tracing": "Tracing",
+    "placements": "Places",
+    "planner": "Explanations and plans",
     "inspector": "All constraints of a cluster",
+    "start": "Start and memory",
+    "sync": "The sync from an API server",
+    "extender": "kube-scheduler's extender",
+    "client": "The Python client",
 }
+"""In the order of the page."""
 
 ABOUT: Final = {
+    "scheduler": """\
+The plugin PodTopologySpread of an unchanged kube-scheduler, built from its source
+(`bench/kube_scheduler/`), in its own process: PreFilter, Filter of all nodes over 16 goroutines,
+PreScore, Score and NormalizeScore of those that passed, on a snapshot of the same cluster. Beside
+it one caller of EvaluatePod, whose answer has all of that, over gRPC. Both judge the same twenty
+pods by turns. `faster`: the plugin's median ÷ EvaluatePod's; `cpu_ratio`: the same of CPU.""",
     "extender": """\
 Calls over HTTP/1.1 with 500 candidates by name, as a scheduler with nodeCacheCapable makes them:
 each connection one call after the other, over four connections, or with `_c1` over one. The pods
@@ -38,9 +130,9 @@ SQLite file at each call.""",
     "decide": """\
 `echo` is a server process set up as ours, with the same settings and cluster, whose handler takes
 the same request bytes and answers none: no span, no metrics. Its calls are served by grpcio's own
-threads (`--transport grpcio-threads`, with the two that are fastest there): what any Python server
-that stands on grpcio can reach. `queue_echo` is the same empty handler by the transport that
-[decisions take](decisions/0025-decisions-from-the-completion-queue.md): what is left there to win.
+threads (the two that are fastest there): what any Python server that stands on grpcio can reach.
+`queue_echo` is the same empty handler by the transport that
+[decisions take](decisions/0027-one-pipeline-two-lanes.md): what is left there to win.
 `ratio`s are to the former, `queue_ratio`s to the latter. EvaluatePod's 20 pod shapes take turns,
 with a new pod name each call; 1 % of the calls are traced and exported to a collector; metrics are
 on. Results are remembered (which is the default) only where a figure says `memo`: each app's pods
@@ -107,30 +199,43 @@ one more server without, which shows how far a ratio can be trusted.""",
 
 
 def write(
-    directory: Path,
+    checkout: Path,
     found: Mapping[str, Figures],
     options: BenchOptions,
     before: Mapping[str, Any],
     after: Mapping[str, Any],
 ) -> None:
-    """Write benchmarks.md and its plots.
+    """Write docs/benchmarks.md, its plots, and the table of CONTRIBUTING.md where it has a place.
 
     Args:
-        directory: of the page; plots go to `benchmarks/` in it.
+        checkout: the repository's folder.
         found: figures by bench.
         options: of the run.
         before: the environment at the beginning of the run.
         after: at its end.
     """
-    pictures = directory / "benchmarks"
+    pictures = checkout / "docs" / "benchmarks"
     pictures.mkdir(parents=True, exist_ok=True)
+    for old in pictures.glob("*.svg"):
+        old.unlink()
     drawn = plots(found)
     for name, (_, picture) in drawn.items():
         (pictures / f"{name}.svg").write_text(picture, "utf-8")
-    page = "\n".join(
-        _page(found, options, before, after, {n: alt for n, (alt, _) in drawn.items()})
-    )
-    (directory / "benchmarks.md").write_text(page + "\n", "utf-8")
+    titles = {name: title for name, (title, _) in drawn.items()}
+    page = "\n".join(_page(found, options, before, after, titles))
+    (checkout / "docs" / "benchmarks.md").write_text(page + "\n", "utf-8")
+    contributing = checkout / "CONTRIBUTING.md"
+    if contributing.exists():
+        text = contributing.read_text("utf-8")
+        contributing.write_text(with_wanted(text, "\n".join(wanted(found, before))), "utf-8")
+
+
+PLACE: Final = re.compile(r"(<!-- figures wanted -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def with_wanted(text: str, table: str) -> str:
+    """Put the table between its marks in CONTRIBUTING.md."""
+    return PLACE.sub(lambda marks: f"{marks[1]}\n{table}\n\n{marks[2]}", text)
 
 
 def _page(
@@ -142,32 +247,72 @@ def _page(
 ) -> Iterator[str]:
     yield "# Benchmarks"
     yield ""
-    yield "Written by `make bench`; change nothing here by hand. Figures are medians of interleaved"
-    rounds = f"rounds ({options.rounds} of {options.seconds:g} s a case)"
-    yield f"{rounds}, with the lowest and highest round."
-    yield "Compare ratios within one run: machines differ, and busy ones differ from hour to hour."
+    yield "What a decision costs beside what else there is. Written by `make bench`; change nothing"
+    yield f"here by hand. Figures are medians of interleaved rounds ({options.rounds} of"
+    yield f"{options.seconds:g} s a case). Compare ratios within one run: machines differ, and busy"
+    yield "ones differ from hour to hour."
     yield ""
-    yield from _environment(options, before, after)
-    yield from _targets(found)
-    for name, figures in found.items():
-        yield f"## {TITLES[name]}"
-        yield ""
-        yield ABOUT[name]
+    size = options.size
+    yield f"| made-up cluster of {size.nodes:,} nodes, {size.pods:,} pods | measured |"
+    yield "|---|---|"
+    for each in GLANCE:
+        text = _filled(each.answer, found)
+        if text:
+            yield f"| {each.question} | {text} |"
+    yield ""
+    yield from _busy(found)
+    yield "## What these figures do not say"
+    yield ""
+    yield LIMITS
+    yield ""
+    yield from _environment(before, after)
+    for name, title in TITLES.items():
+        if name not in found:
+            continue
+        yield f"## {title}"
         yield ""
         for picture, alt in pictures.items():
             if picture.startswith(name):
                 yield f"![{alt}](benchmarks/{picture}.svg)"
                 yield ""
-        yield from _figures(figures)
+        yield ABOUT[name]
+        yield ""
+        yield from _figures(found[name])
 
 
-def _environment(
-    options: BenchOptions, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> Iterator[str]:
+def _filled(answer: str, found: Mapping[str, Figures]) -> str:
+    """An answer with its figures; nothing where one was not measured."""
+    lacking = False
+
+    def value(named: re.Match[str]) -> str:
+        nonlocal lacking
+        median = found[named[1]].median(named[2]) if named[1] in found else None
+        if median is None:
+            lacking = True
+            return ""
+        if named[3]:
+            return f"{median * 100:.0f} %"
+        return f"{median:,.0f}" if abs(median) >= 100 else f"{median:.2g}"
+
+    text = re.sub(r"\{(\w+)\.(\w+)(:%)?\}", value, answer)
+    return "" if lacking else text
+
+
+def _busy(found: Mapping[str, Figures]) -> Iterator[str]:
+    others = found["decide"].median("others_cores") if "decide" in found else None
+    if others is not None and others > MAX_OTHERS:
+        yield f"The machine was busy: other programs took {others:.2g} cores. This run's times **do"
+        yield "not count**, its ratios do."
+        yield ""
+
+
+def _environment(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in before["versions"].items())
     machine = f"{before['machine']}, {before['cores']} cores, {before['memory_gb']} GB"
     load = " / ".join(str(load) for load in before["load"])
     load_after = " / ".join(str(load) for load in after["load"])
+    yield "## Where it was measured"
+    yield ""
     yield "| | |"
     yield "|---|---|"
     yield f"| date | {before['date']} – {after['date']} |"
@@ -175,25 +320,17 @@ def _environment(
     yield f"| machine | {machine}, {before['kernel']} |"
     yield f"| load average (1, 5, 15 min) | {load} before, {load_after} after |"
     yield f"| versions | Python {before['python']}, {versions} |"
-    size = options.size
-    yield f"| cluster | {size.nodes:,} nodes, {size.pods:,} pods, made up (fixed seed) |"
     yield ""
 
 
-def _targets(found: Mapping[str, Figures]) -> Iterator[str]:
-    yield "## Targets"
+def wanted(found: Mapping[str, Figures], before: Mapping[str, Any]) -> Iterator[str]:
+    """The table of what is wanted and what was measured, for those who change the code."""
+    yield f"Of {before['date']}, commit {before['commit'] or 'unknown'}; `make bench` writes it."
     yield ""
-    echo = found["decide"].median("echo_cpu_us") if "decide" in found else None
-    if echo is not None:
-        counts = "counts" if echo <= MAX_ECHO_US else "**does not count: the machine was busy**"
-        yield f"Echo costs {echo:.0f} µs of server CPU a call at c=10; up to {MAX_ECHO_US:.0f} µs a"
-        yield f"run's microseconds count. This one {counts}."
-        yield ""
-    yield "| target | asked for | measured | met |"
+    yield "| figure | wanted | measured | met |"
     yield "|---|---|---|---|"
     for target in TARGETS:
         yield _row(target, found)
-    yield ""
 
 
 def _row(target: Target, found: Mapping[str, Figures]) -> str:

@@ -21,7 +21,7 @@ class Named(Protocol):
 Case = TypeVar("Case", bound=Named)
 
 
-def check_each(cases: Sequence[Case], differences: Callable[[Case], Iterable[str]]) -> None:
+def check_each(cases: Sequence[Case], differences: Callable[[Case], Iterable[object]]) -> None:
     """Fail after the last case when any of them differs from what is recorded, and list all.
 
     Args:
@@ -31,7 +31,7 @@ def check_each(cases: Sequence[Case], differences: Callable[[Case], Iterable[str
     failures = []
     for case in cases:
         try:
-            found = list(differences(case))
+            found = list(map(str, differences(case)))
         except Exception as error:  # noqa: BLE001 - the other cases are to be checked as well
             found = [f"{type(error).__name__}: {error}"]
         if found:

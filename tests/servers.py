@@ -19,8 +19,9 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
+from tests.forking import ForkedProcess
 from tests.waiting import PATIENCE, until
-from topospread.app import factories
+from topospread.app import capacity
 from topospread.app.server import Server
 from topospread.config.loading import load_settings
 from topospread_client import object_from_manifest, pod_from_manifest
@@ -63,7 +64,7 @@ def served(*, transport: object = "grpcio", **flags: object) -> Iterator[Server]
     """
     with pytest.MonkeyPatch.context() as patch:
         if transport != "grpcio":
-            patch.setattr(factories, "self_check", lambda: "a test asks for it")
+            patch.setattr(capacity, "self_check", lambda: "a test asks for it")
         server = Server(settings(**flags))
     with server:
         yield server
@@ -241,10 +242,17 @@ class ServerProcess:
         process: of the operating system.
     """
 
+    process: subprocess.Popen[str] | ForkedProcess
+
     def __init__(self, *arguments: str, stderr: str = "", **variables: str) -> None:
-        """Start it; `stderr` is the path of a file that takes its log, if not the terminal."""
+        """Start it; `stderr` is the path of a file that takes its log, if not the terminal.
+
+        With variables, which an interpreter may read as it starts, it has one of its own. So it has
+        where forking is not known to be safe once NumPy and gRPC are imported.
+        """
+        made = start if variables or sys.platform != "linux" else forked
         with Path(stderr or os.devnull).open("ab") as file:
-            self.process = start(arguments, variables, file.fileno() if stderr else None)
+            self.process = made(arguments, variables, file.fileno() if stderr else None)
         assert self.process.stdout is not None
         self.http = self.extender = self.expander = ""
         said = re.search(r"listens on (\S+)", self.process.stdout.readline())
@@ -318,6 +326,27 @@ def start(
     arguments: Sequence[str], variables: Mapping[str, str], stderr: int | None = None
 ) -> subprocess.Popen[str]:
     """Start `topospread serve` on a port that the system chooses, unless told otherwise."""
+    words, environment = _command_line(arguments, variables)
+    return subprocess.Popen(
+        [sys.executable, "-m", "topospread", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        env=environment,
+    )
+
+
+def forked(
+    arguments: Sequence[str], variables: Mapping[str, str], stderr: int | None = None
+) -> ForkedProcess:
+    """Start the same, without an interpreter of its own."""
+    return ForkedProcess(*_command_line(arguments, variables), stderr)
+
+
+def _command_line(
+    arguments: Sequence[str], variables: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -325,11 +354,7 @@ def start(
     }
     listen = () if "--listen" in arguments else ("--listen", "127.0.0.1:0")
     http = () if "--http" in arguments else ("--http", "off")
-    return subprocess.Popen(
-        [sys.executable, "-m", "topospread", "serve", *listen, *http, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        text=True,
-        env={**kept, "PYTHONFAULTHANDLER": "1", **variables},
+    return (
+        ["serve", *listen, *http, *arguments],
+        {**kept, "PYTHONFAULTHANDLER": "1", **variables},
     )

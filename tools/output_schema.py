@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_type_hints
 
 from topospread.cli.commands.explain import PendingWorkload
 from topospread.cli.commands.lint import LintItem
@@ -24,7 +23,8 @@ from topospread.cli.documents import (
 from topospread.cli.errors import Subject
 from topospread.cli.kinds import STORED
 from topospread.cli.manifest_objects import NextReplica
-from topospread.config.settings import SETTINGS, ServerSettings
+from topospread.config.descriptions import SETTINGS
+from topospread.config.settings import ServerSettings
 from topospread.spread.linting.catalog import Severity
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
@@ -38,6 +38,9 @@ from topospread_proto.v1 import (
 from topospread_proto.v1 import inspector_service_pb2 as inspector
 from topospread_proto.v1 import placement_service_pb2 as placement
 from topospread_proto.v1 import planner_service_pb2 as planner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 _Json: TypeAlias = "dict[str, Any]"
 
@@ -244,9 +247,9 @@ def _documents(made: _Schema) -> _Json:
 
 def _settings() -> _Json:
     """Every setting by its key."""
-    hints = get_type_hints(ServerSettings, localns={"Mapping": Mapping})
+    hints = get_type_hints(ServerSettings)
     written: dict[Any, Any] = {int: _INTEGER, float: _NUMBER, bool: _BOOLEAN}
-    written |= {tuple[str, ...]: _STRINGS, Mapping[str, bool]: _map(_BOOLEAN)}
+    written |= {tuple[str, ...]: _STRINGS, dict[str, bool]: _map(_BOOLEAN)}
     return {
         one.key: _DURATION if one.unit == "seconds" else written.get(hints[one.name], _STRING)
         for one in SETTINGS.values()

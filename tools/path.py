@@ -67,8 +67,8 @@ def entered(method: str) -> dict[str, set[str]]:
     for way, remembers in (("judged", False), ("remembered", True)):
         if remembers and method != "EvaluatePod":
             continue  # of the others no result is
-        settings = load_settings({**SETTINGS, "cache_results": remembers}, {})
-        with Server(settings) as server, Client(server.address) as client:
+        with Server(load_settings(SETTINGS, {})) as server, Client(server.address) as client:
+            server.parts.engine.remembers = remembers
             for each in (ROOT / "examples/cluster").glob("*.yaml"):
                 client.apply_objects(list(yaml.load_all(each.read_text("utf-8"), yaml.CSafeLoader)))
             call(client, pod)

@@ -5,15 +5,28 @@ make docs
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools import output_schema, service_config
-from topospread.config.settings import SETTINGS, ServerSettings
-from topospread.telemetry.constraint_metrics import ClusterConstraints, ConstraintGauges
-from topospread.telemetry.families import CacheGauges, ClusterGauges, PoolGauges
-from topospread.telemetry.metrics import Metrics
-from topospread.telemetry.sync_metrics import KindCounters, KindGauges, SyncGauges
+from topospread.config.descriptions import GROUPS, SETTINGS
+from topospread.telemetry.families import (
+    CacheGauges,
+    ClusterConstraints,
+    ClusterGauges,
+    ConstraintGauges,
+    KindCounters,
+    KindGauges,
+    PoolGauges,
+    SyncGauges,
+    cache_families,
+    constraint_families,
+    pool_families,
+    sync_families,
+)
+from topospread.telemetry.metrics import Metrics, connection_families, settings_families
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -69,20 +82,20 @@ def pages() -> dict[str, str]:
 
 def settings_page() -> str:
     """Every setting with its spellings, its unit, its default and the reason for that."""
-    defaults = ServerSettings()
-    rows = []
-    for setting in SETTINGS.values():
-        default = shown(getattr(defaults, setting.name), setting.unit)
-        if setting.name == "store":
-            default = "`sqlite:///…/topospread/state.db`"
-        spelled = f"`{setting.flag}`<br>`{setting.variable}`<br>`{setting.key}`"
-        what = f"{setting.help}<br>*{setting.reason}*"
-        rows.append([spelled, default, setting.unit or "–", what])
-    return page(
-        "Settings",
-        SETTINGS_ARE,
-        table(["Flag, variable, key", "Default", "Unit", "What it does"], rows),
-    )
+    sections = []
+    for group in GROUPS:
+        rows = []
+        for setting in (SETTINGS[one.name] for one in fields(group)):
+            default = shown(setting.default, setting.unit)
+            if setting.name == "store":
+                default = "`sqlite:///…/topospread/state.db`"
+            spelled = f"`{setting.flag}`<br>`{setting.variable}`<br>`{setting.key}`"
+            what = f"{setting.help}<br>*{setting.reason}*"
+            rows.append([spelled, default, setting.unit or "–", what])
+        heading, _, _ = (inspect.getdoc(group) or "").partition("\n")
+        head = ["Flag, variable, key", "Default", "Unit", "What it does"]
+        sections.append(f"## {heading.rstrip('.')}\n\n{table(head, rows)}")
+    return page("Settings", SETTINGS_ARE, "\n\n".join(sections))
 
 
 def metrics_page() -> str:
@@ -106,7 +119,7 @@ def metrics_page() -> str:
 def observed() -> Metrics:
     """Metrics with one observation in each family, so that labels show."""
     metrics = Metrics("0")
-    metrics.call("m").done("OK", 0.0)
+    metrics.call("m").observe("OK", 0.0)
     metrics.extension_point("Filter", "p").observe("Success", 0.0)
     metrics.attempt("scheduled", "p")
     metrics.consistency("minimize_latency").observe(0.0)
@@ -120,17 +133,19 @@ def observed() -> Metrics:
     metrics.stale_decision("default")
     metrics.watch_refused("default", lambda: 0)
     metrics.http_dropped("malformed")
-    metrics.watch_connections(lambda: {"grpc": 0})
+    metrics.watch(settings_families, str)
+    metrics.watch(connection_families, lambda: {"grpc": 0})
     metrics.config_reloaded(1, accepted=True)
     metrics.watch_clusters(lambda: [ClusterGauges("default", {"Node": 1}, 0, 0, 0.0, 0.0, 0)])
     constraint = ConstraintGauges(("shop", "Deployment", "web", "zone", "", "id"), "", 0, 0, 0)
-    metrics.watch_constraints(
-        lambda: [ClusterConstraints("default", {"blocked": 1}, {}, 0.0, (constraint,))]
+    metrics.watch(
+        constraint_families,
+        lambda: [ClusterConstraints("default", {"blocked": 1}, {}, 0.0, (constraint,))],
     )
-    metrics.watch_pools(lambda: [PoolGauges("decisions", 0, 0)])
-    metrics.watch_caches(lambda: [CacheGauges("shapes", 0, 0, 0)])
+    metrics.watch(pool_families, lambda: [PoolGauges("decisions", 0, 0)])
+    metrics.watch(cache_families, lambda: [CacheGauges("shapes", 0, 0, 0)])
     pods = KindGauges("Pod", watching=True, lag_seconds=0.0, objects=0, counters=KindCounters())
-    metrics.watch_sync(lambda: [SyncGauges("default", active=True, kinds=(pods,))])
+    metrics.watch(sync_families, lambda: [SyncGauges("default", active=True, kinds=(pods,))])
     return metrics
 
 

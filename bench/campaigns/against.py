@@ -55,6 +55,7 @@ EXPLAINED: Final[Mapping[str, str]] = {
     "only in old: .*StreamEvaluatePods": "removed: BatchEvaluatePods does the same",
     "only in old: .*AcceptStore": "removed: a store is followed once all was listed into it",
     r"refusals: ReplaceObjects: INVALID_FIELDS start\.kinds": "a feed names its kinds",
+    r"only in old: field WatchConstraintsRequest\.revision": "each watch begins with everything",
     r"only in old: field GetServerInfoResponse\.(differing|pending)_settings": (
         "removed: Prometheus compares settings"
     ),

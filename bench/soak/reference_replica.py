@@ -17,7 +17,7 @@ import numpy as np
 from bench.cluster import HASH, HOSTNAME, ZONE
 from bench.stores import LogGap, LogRecorder
 from topospread.app.stores import open_store
-from topospread.index.usage import PODS
+from topospread.index.snapshot import PODS
 from topospread.kube.selectors import selector_from_pairs, selector_text
 from topospread.replica.replicas import Replicas, seconds_from_now
 from topospread.replica.state import ReplicaOptions

@@ -55,13 +55,11 @@ if TYPE_CHECKING:
     )
     from topospread_client._client import Client as Client
     from topospread_client._connection import Connection as Connection
-    from topospread_client._controllers import (
+    from topospread_client._credentials import Tls as Tls
+    from topospread_client._manifests import (
         CONTROLLER_LABELS as CONTROLLER_LABELS,
         NEW_REVISION as NEW_REVISION,
         ORDINAL_LABELS as ORDINAL_LABELS,
-    )
-    from topospread_client._credentials import Tls as Tls
-    from topospread_client._manifests import (
         Manifest as Manifest,
         ManifestError as ManifestError,
         args_from_manifest as args_from_manifest,
@@ -88,11 +86,11 @@ _LAZY: Final = {
         "_arguments": "ObjectLike PodLike SelectorLike",
         "_client": "Client",
         "_connection": "Connection",
-        "_controllers": "CONTROLLER_LABELS NEW_REVISION ORDINAL_LABELS",
         "_credentials": "Tls",
         "_manifests": """
-            Manifest ManifestError args_from_manifest manifest_from_object object_from_manifest
-            pod_from_manifest selector_from_manifest selector_from_query
+            CONTROLLER_LABELS NEW_REVISION ORDINAL_LABELS Manifest ManifestError args_from_manifest
+            manifest_from_object object_from_manifest pod_from_manifest selector_from_manifest
+            selector_from_query
         """,
         "_status": "error_from_status",
         "_unknown_fields": "KUBERNETES_VERSION unknown_fields",

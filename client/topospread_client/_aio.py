@@ -135,7 +135,8 @@ class AsyncClient:
 
         When its server or its connection goes away, the watch goes on from its last revision, on
         any server that answers within the connection's `retry_timeout`. No change is left out or
-        repeated: where that is impossible, an error is raised.
+        repeated: where that is impossible, an error is raised. A watch of constraints begins with
+        all of them again.
 
         Args:
             method: WatchObjects or WatchConstraints.
@@ -219,7 +220,7 @@ class AsyncClient:
 
         A call that fails before all of them have arrived changes nothing.
         """
-        calls, options = self._calls, options_in(fields)
+        calls, options = self._calls, self._calls.options(fields)
         start, messages = calls.replacement(kind, objects, fields)
         while True:
             size, stream = calls.batch_size, calls.stream_of(start, messages)
@@ -317,7 +318,7 @@ class AsyncClient:
         return self._watch("WatchConstraints", fields)
 
     async def _ask(self, name: str, fields: dict[str, Any], /, **given: Any) -> Any:
-        options = options_in(fields)
+        options = self._calls.options(fields)
         return await self._answered(*self._calls.made(name, given, fields), **options)
 
     async def _answered(
@@ -344,7 +345,7 @@ class AsyncClient:
                 request.is_repeat = True
 
     def _watch(self, name: str, fields: dict[str, Any]) -> AsyncGenerator[Any, None]:
-        options = options_in(fields)
+        options = self._calls.options(fields)
         return self._followed(*self._calls.made(name, {}, fields), **options)
 
     async def _followed(
@@ -384,7 +385,7 @@ class AsyncClient:
     async def _items(
         self, name: str, items: str, fields: dict[str, Any], /, **given: Any
     ) -> AsyncIterator[Any]:
-        options = options_in(fields)
+        options = self._calls.options(fields)
         method, request = self._calls.made(name, given, fields)
         while True:
             page = await self._answered(method, request, **options)
@@ -402,7 +403,7 @@ class AsyncClient:
         fields: dict[str, Any],
     ) -> Any:
         """Write batch by batch; the answer is that of the last, with the results of all."""
-        options = options_in(fields)
+        options = self._calls.options(fields)
         write = self._calls.write(name, objects, fields)
         while not write.ended:
             request = write.request(self._calls.batch_size)
@@ -423,8 +424,3 @@ class AsyncClient:
             if not self._calls.limits_known:
                 self._calls.learn((await self.get_server_info()).limits)
         return self._calls.batch_size
-
-
-def options_in(fields: dict[str, Any]) -> dict[str, Any]:
-    """Take what is no field of a request from the arguments of a call."""
-    return {name: fields.pop(name) for name in ("timeout", "traceparent") if name in fields}

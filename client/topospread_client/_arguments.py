@@ -107,8 +107,8 @@ def request(method: Method, arguments: Mapping[str, Any]) -> Any:
     """Make a method's request; None is an argument that is not given.
 
     Raises:
-        InvalidRequest: an argument that its field does not take, or of no field.
-        ManifestError: a manifest that cannot be read.
+        InvalidRequest: an argument that its field does not take, or of no field; a ManifestError
+            where it is a manifest.
     """
     return assembled(method.request, converted(method, arguments))
 
@@ -132,11 +132,7 @@ def part(kind: type[Any], path: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def assembled(kind: type[_T], values: Mapping[str, Any], path: str = "") -> _T:
-    """Make a message of converted values.
-
-    Raises:
-        InvalidRequest: the first field whose type does not take its value.
-    """
+    """Make a message of converted values; InvalidRequest names the first that its field refuses."""
     try:
         return kind(**values)
     except (TypeError, ValueError, OverflowError) as error:
@@ -146,29 +142,20 @@ def assembled(kind: type[_T], values: Mapping[str, Any], path: str = "") -> _T:
 
 
 def checked(kind: type[_T], argument: object, path: str) -> _T:
-    """Check the class of an argument.
-
-    Raises:
-        InvalidRequest: the argument is of another class.
-    """
+    """Return an argument of this class; of another one it is an InvalidRequest."""
     if isinstance(argument, kind):
         return argument
     raise _type_violation(path, kind.__name__, argument)
 
 
 def several(argument: Iterable[_T], path: str) -> Iterable[_T]:
-    """Check that an argument is an iterable; strings, bytes and mappings are single values.
-
-    Raises:
-        InvalidRequest: it is none.
-    """
+    """Return an iterable; strings, bytes, mappings and messages are none: InvalidRequest."""
     if isinstance(argument, str | bytes | Mapping | Message) or not isinstance(argument, Iterable):
         raise _type_violation(path, "list", argument)
     return argument
 
 
 def _type_violation(path: str, expected: str, argument: object) -> Exception:
-    """Error for an argument of another type than expected."""
     if argument is None:
         return invalid(path, "", "FIELD_VALUE_REQUIRED")
     return invalid(path, str(field_type_error(expected, argument)))
@@ -177,7 +164,6 @@ def _type_violation(path: str, expected: str, argument: object) -> Exception:
 def _values(
     message: Descriptor, path: str, arguments: Mapping[str, Any], how: _How
 ) -> dict[str, Any]:
-    """Values for the fields of a message."""
     fields = _fields(message)
     values: dict[str, Any] = {}
     chosen: dict[str, str] = {}
@@ -452,12 +438,7 @@ _SPECIAL: Final[Mapping[str, _Convert]] = {
 
 
 def _manifest(read: Callable[..., _T], content: Any, path: str, how: _How, /, *options: Any) -> _T:
-    """Convert a manifest; errors get the path of its field.
-
-    Raises:
-        ManifestError: the manifest cannot be read.
-        InvalidRequest: the same, together with unknown fields, which are errors with `strict`.
-    """
+    """Convert a manifest; errors get the path of its field, and with strict name unknown ones."""
     unknown = unknown_fields(content, path) if how.strict else ()
     try:
         made = read(content, *options)

@@ -1,17 +1,24 @@
-"""Calls before they are made and after they were answered: what both clients do alike."""
+"""Calls before they are made and after they were answered: what both clients do alike.
+
+gRPC's own retries are not used: they know methods and no requests, end after five tries, and each
+try of the loop here would be five of theirs.
+"""
 
 from __future__ import annotations
 
 import math
+import random
+import time
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import grpc
 from google.protobuf.message import Message
 
 from topospread_client import _arguments as arguments
+from topospread_client._errors import LimitExceeded, TopospreadClientError, Unavailable, invalid
 from topospread_client._methods import METHODS, Method, method_of
-from topospread_client._retries import Retries, may_be_repeated, seconds
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 
 if TYPE_CHECKING:
@@ -26,9 +33,6 @@ DEFAULT_BATCH_SIZE: Final = 500
 
 class Calls:
     """Defaults of one client's calls.
-
-    Raises:
-        InvalidRequest: an argument of a wrong type.
 
     Attributes:
         batch_size: objects for one request.
@@ -108,6 +112,11 @@ class Calls:
         yield state.ReplaceObjectsRequest(commit=state.ReplaceCommit(object_count=len(objects)))
 
     @staticmethod
+    def options(fields: dict[str, Any]) -> dict[str, Any]:
+        """Take what is no field of a request from the arguments of a call."""
+        return {name: fields.pop(name) for name in ("timeout", "traceparent") if name in fields}
+
+    @staticmethod
     def several(pods: Any) -> Any:
         """One thing to place, or an iterable of them, as an iterable."""
         return [pods] if isinstance(pods, str | bytes | Mapping | Message | tuple) else pods
@@ -128,24 +137,17 @@ class Calls:
         """The request that goes on after a message of a watch; None where none can."""
         after = type(request)()
         after.CopyFrom(request)
-        after.revision = message.meta.revision
         if isinstance(message, state.WatchObjectsResponse):
-            after.send_initial = False
+            after.revision, after.send_initial = message.meta.revision, False
             # Amid what `send_initial` begins with, messages come without a revision.
             return after if after.revision else None
-        if message.partial:
-            after.revision = ""  # amid the messages of a revision: all constraints again
-        return after
+        return after  # a watch of constraints begins with all of them
 
 
 class Write:
     """A write in as many requests as the server's limit makes of it.
 
-    Attributes:
-        total: objects to write.
-        written: those of them that are written.
-        ended: whether nothing is left to write.
-        answer: with the results so far.
+    `written` of its `total` objects are written; `answer` has the results so far.
     """
 
     def __init__(self, method: Method, values: dict[str, Any]) -> None:
@@ -170,3 +172,114 @@ class Write:
         self.ended = self.written == self.total
         self.answer.results.extend(step.results)
         self.answer.meta.CopyFrom(step.meta)
+
+
+INITIAL_PAUSE: Final = 0.1
+MAX_PAUSE: Final = 1.0
+"""Seconds between tries: quick enough after a restart, and no burden while nothing answers."""
+
+MAX_REFUSALS: Final = 4
+"""Retries of a call that servers refuse for now: each of them is work for a busy server."""
+
+MAX_CANCELS: Final = 2
+"""Retries of a call that a server cancels, as it does when it stops: in a rolling restart, the one
+that answers then may stop next.
+"""
+
+_UNSENT: Final = (
+    "failed to connect to all addresses",
+    "connections to all backends failing",
+    "DNS",
+)
+"""How gRPC's messages begin where there was no connection to send a call over."""
+
+_NO_DEADLINE: Final = 365 * 86400.0
+"""Seconds from which on gRPC is given no deadline: its arithmetic overflows."""
+
+
+def seconds(timeout: float | None, default: float) -> float:
+    """Time-out of a call, `math.inf` for none; what is no positive number is an InvalidRequest."""
+    chosen = default if timeout is None else timeout
+    try:
+        positive = not isinstance(chosen, bool) and chosen > 0  # NaN is not
+    except TypeError:
+        positive = False
+    if not positive:
+        text = f"{chosen!r}: must be more than 0 seconds; math.inf is no limit"
+        raise invalid("timeout", text)
+    return chosen
+
+
+def may_be_repeated(method: Method, request: Any) -> bool:
+    """Whether a call may be made again when it may have arrived: docs/api.md has the reasons."""
+    match method.name:
+        case "PlacePod" | "ReserveNode":
+            return bool(request.request_id)
+        case "ReleaseReservation":
+            return bool(request.reservation_id)
+        case "ApplyObjects":
+            return not request.force and all(map(_has_version, request.objects))
+    return method.idempotent
+
+
+def _has_version(given: Any) -> bool:
+    content = given.WhichOneof("content")
+    return content is not None and bool(getattr(given, content).metadata.resource_version)
+
+
+class Retries:
+    """Deadline of a call over all its tries, and the pauses between them.
+
+    No try begins after `retry_timeout` seconds; 0 is for a single try. `may_have_arrived` tells
+    whether a server may have received the call in one of the tries.
+    """
+
+    def __init__(self, timeout: float, retry_timeout: float) -> None:
+        self._deadline = time.monotonic() + timeout
+        self._retry_timeout = retry_timeout
+        self._in_doubt = self.may_have_arrived = False
+        self.restart()
+
+    def restart(self, most: float = math.inf) -> None:
+        """Begin to retry, anew after a success: for so many seconds from now on at most."""
+        wait = min(self._retry_timeout, most)
+        until = time.monotonic() + wait if wait > 0 else -math.inf
+        self._retry_until = min(until, self._deadline)
+        self._pause = INITIAL_PAUSE
+        self._cancels = self._refusals = 0
+
+    def remaining(self) -> float | None:
+        """Seconds for a try that begins now, as gRPC takes them: None for no deadline."""
+        left = max(self._deadline - time.monotonic(), 0.001)
+        return left if left < _NO_DEADLINE else None
+
+    def next_pause(self, error: TopospreadClientError) -> float | None:
+        """Seconds until the next try; None where the error is final."""
+        if isinstance(error, LimitExceeded):
+            # Refused before anything was done. Without a time to wait, the same call never passes.
+            self._refusals += 1
+            if error.retry_after is None or self._refusals > MAX_REFUSALS:
+                return None
+        elif not isinstance(error, Unavailable):
+            return None
+        else:
+            unsent = not error.reached and str(error).startswith(_UNSENT)
+            self.may_have_arrived |= not unsent
+            self._in_doubt |= not (error.reached or unsent)
+            self._cancels += error.code is grpc.StatusCode.CANCELLED
+            if self._cancels > MAX_CANCELS:
+                return None
+        # Twice as long each time.
+        pause = self._pause * random.uniform(0.8, 1.2)
+        if error.retry_after is not None:
+            # Not all at once: those that were refused together would be so again.
+            pause = max(pause, error.retry_after * random.uniform(1.0, 1.5))
+        self._pause = min(2 * self._pause, MAX_PAUSE)
+        return pause if time.monotonic() + pause < self._retry_until else None
+
+    def final_error(self, method: Method, error: TopospreadClientError) -> TopospreadClientError:
+        """Error to raise after the last try; that of a write says that it may have happened."""
+        if not method.idempotent and self._in_doubt and isinstance(error, Unavailable):
+            text = f"{error}; whether the call was carried out is not known: "
+            error.args = (f"{text}look before you make it again",)
+        return error

@@ -134,7 +134,8 @@ class Client:
 
         When its server or its connection goes away, the watch goes on from its last revision, on
         any server that answers within the connection's `retry_timeout`. No change is left out or
-        repeated: where that is impossible, an error is raised.
+        repeated: where that is impossible, an error is raised. A watch of constraints begins with
+        all of them again.
 
         Args:
             method: WatchObjects or WatchConstraints.
@@ -214,7 +215,7 @@ class Client:
 
         A call that fails before all of them have arrived changes nothing.
         """
-        calls, options = self._calls, options_in(fields)
+        calls, options = self._calls, self._calls.options(fields)
         start, messages = calls.replacement(kind, objects, fields)
         while True:
             size, stream = calls.batch_size, calls.stream_of(start, messages)
@@ -310,7 +311,7 @@ class Client:
         return self._watch("WatchConstraints", fields)
 
     def _ask(self, name: str, fields: dict[str, Any], /, **given: Any) -> Any:
-        options = options_in(fields)
+        options = self._calls.options(fields)
         return self._answered(*self._calls.made(name, given, fields), **options)
 
     def _answered(
@@ -337,7 +338,7 @@ class Client:
                 request.is_repeat = True
 
     def _watch(self, name: str, fields: dict[str, Any]) -> Generator[Any, None, None]:
-        options = options_in(fields)
+        options = self._calls.options(fields)
         return self._followed(*self._calls.made(name, {}, fields), **options)
 
     def _followed(
@@ -377,7 +378,7 @@ class Client:
     def _items(
         self, name: str, items: str, fields: dict[str, Any], /, **given: Any
     ) -> Iterator[Any]:
-        options = options_in(fields)
+        options = self._calls.options(fields)
         method, request = self._calls.made(name, given, fields)
         while True:
             page = self._answered(method, request, **options)
@@ -394,7 +395,7 @@ class Client:
         fields: dict[str, Any],
     ) -> Any:
         """Write batch by batch; the answer is that of the last, with the results of all."""
-        options = options_in(fields)
+        options = self._calls.options(fields)
         write = self._calls.write(name, objects, fields)
         while not write.ended:
             request = write.request(self._calls.batch_size)
@@ -415,8 +416,3 @@ class Client:
             if not self._calls.limits_known:
                 self._calls.learn((self.get_server_info()).limits)
         return self._calls.batch_size
-
-
-def options_in(fields: dict[str, Any]) -> dict[str, Any]:
-    """Take what is no field of a request from the arguments of a call."""
-    return {name: fields.pop(name) for name in ("timeout", "traceparent") if name in fields}

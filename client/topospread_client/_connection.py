@@ -78,11 +78,7 @@ class Connection:
         check_types(self)
 
     def check(self) -> None:
-        """Check what the types do not say.
-
-        Raises:
-            BadConnection: the options cannot be used.
-        """
+        """Check what the types do not say; BadConnection for options that cannot be used."""
         _check_address(self.address)
         if self.tls is None and not self.insecure and not is_local(self.address):
             raise BadConnection(
@@ -206,14 +202,8 @@ class Channels:
     """The channels of one client, which connect at the first call: a new one for new TLS files.
 
     Calls that are under way when the files change end on the channel that they began on: each call
-    holds its `Stubs` until it has ended, and gRPC closes a channel without references.
-
-    Args:
-        connection: options.
-        library: `grpc` or `grpc.aio`.
-
-    Raises:
-        BadConnection: the options cannot be used.
+    holds its `Stubs` until it has ended, and gRPC closes a channel without references. `library` is
+    `grpc` or `grpc.aio`.
     """
 
     def __init__(self, connection: Connection, library: Any) -> None:
@@ -241,11 +231,7 @@ class Channels:
         return stubs
 
     def current(self) -> Stubs:
-        """Stubs for a call that begins now.
-
-        Raises:
-            Closed: the client is closed.
-        """
+        """Stubs for a call that begins now; Closed where the client is closed."""
         if self._files is not None and time.monotonic() - self._checked_at > RELOAD_INTERVAL:
             self._reload(self._files)
         if self.closed:

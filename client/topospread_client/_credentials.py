@@ -23,10 +23,9 @@ FilePath: TypeAlias = str | PathLike[str]
 
 
 def check_types(options: Any) -> None:
-    """Check the types of a dataclass's fields; values are not shown, one may be a token.
+    """Refuse wrong types of a dataclass's fields, and texts with control characters: BadConnection.
 
-    Raises:
-        BadConnection: an option of another type, or a text with control characters.
+    Values are not shown: one may be a token.
     """
     for each in fields(options):
         value, names = getattr(options, each.name), str(each.type).split(" | ")
@@ -69,12 +68,7 @@ class Tls:
         check_types(self)
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Read the files.
-
-        Raises:
-            BadConnection: a file is missing or not PEM, certificate and key do not belong together,
-                or one of them is given alone.
-        """
+        """Read the files; BadConnection where they cannot be used, or not together."""
         if (self.cert is None) != (self.key is None):
             given, missing = ("cert", "key") if self.key is None else ("key", "cert")
             raise BadConnection(f"TLS: a {given} is given without its {missing}: give both or none")
@@ -126,16 +120,9 @@ def _pem(path: FilePath | None) -> bytes | None:
 
 
 class WatchedFiles(Generic[_T]):
-    """What is made of files that may be replaced.
+    """What `read` makes of files that may be replaced; a path may be None.
 
     While they are written, or do not belong together, what was made of the former ones stays.
-
-    Args:
-        paths: of the files; None is no file.
-        read: makes it.
-
-    Raises:
-        BadConnection: the files cannot be used.
     """
 
     def __init__(self, paths: tuple[FilePath | None, ...], read: Callable[[], _T]) -> None:
@@ -169,11 +156,7 @@ Metadata: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def token_files(token: str | None, path: FilePath | None) -> WatchedFiles[Metadata]:
-    """Metadata that carries the token of a caller, or the one in a file; empty without one.
-
-    Raises:
-        BadConnection: both are given, the file cannot be read, or the content is no token.
-    """
+    """Metadata that carries the token of a caller, or the one in a file; empty without one."""
     if token is not None and path is not None:
         raise BadConnection("a token and a token file are given: give one of them")
     return WatchedFiles((path,), lambda: _token_metadata(token, path))

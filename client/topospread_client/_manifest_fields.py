@@ -50,11 +50,7 @@ _SHOWN: Final = 60
 
 
 class FieldTypeError(Exception):
-    """Value of a type that its field does not take.
-
-    Attributes:
-        path: of the field, innermost part first; each level of the document adds its own.
-    """
+    """Value of a type that its field does not take; `path` is built from the innermost part."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -72,10 +68,8 @@ def field_values(
 
     Messages within it are such dictionaries, too: a message is made of all of them at once, which
     is much quicker than to set one field after the other. `strict` refuses fields that the message
-    does not have; `skipped`, for example ``PodSpec.volumes``, are treated as such.
-
-    Raises:
-        FieldTypeError: a value of a wrong type, with its path.
+    does not have; `skipped`, for example ``PodSpec.volumes``, are treated as such. A value of a
+    wrong type is a FieldTypeError.
     """
     values: dict[str, Any] = _object(message, strict, skipped)(fields)
     return values

@@ -56,11 +56,7 @@ METHODS: Final = {
 
 
 def method_of(name: str, *, streaming: bool = False) -> Method:
-    """Find a method.
-
-    Raises:
-        InvalidRequest: there is none of this name, or its answer is the other way.
-    """
+    """Find a method; InvalidRequest for an unknown one, or one that answers the other way."""
     method = METHODS.get(str(name))
     if method is None:
         raise invalid("method", f"{name!r} is no method", "FIELD_VALUE_NOT_SUPPORTED")

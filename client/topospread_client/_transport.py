@@ -46,11 +46,7 @@ def trace_metadata(traceparent: str | None) -> tuple[tuple[str, str], ...]:
 
 
 class _Transport:
-    """What both have in common.
-
-    Raises:
-        BadConnection: the options cannot be used.
-    """
+    """What both have in common."""
 
     END: Final = grpc.aio.EOF
     """What is read at the end of a stream."""
@@ -143,11 +139,7 @@ class AsyncTransport(_Transport):
         return 0 if task is None else task.cancelling()
 
     def error(self, failed: BaseException, cancels: int = 0) -> TopospreadClientError:
-        """Error to raise for an exception of gRPC.
-
-        Raises:
-            CancelledError: the task itself is cancelled, more often than before the call.
-        """
+        """Error to raise, but for a task that is itself cancelled more often than before."""
         # gRPC raises CancelledError, too, in tasks that wait for a call that another ended.
         if isinstance(failed, asyncio.CancelledError) and (
             not self._channels.closed or self.cancels() > cancels

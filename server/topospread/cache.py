@@ -101,7 +101,6 @@ class Cache(Generic[Key, Value]):
     __slots__ = ("__weakref__", "_budget", "_older", "_younger")
 
     def __init__(self, budget: Budget) -> None:
-        """Create an empty cache."""
         self._budget = budget
         self._younger: _Generation[Key, Value] = _Generation()
         self._older: _Generation[Key, Value] = _Generation()

@@ -68,6 +68,11 @@ class TopospreadError(Exception):
     retry_after: float | None = None
     http_status: int = 0
 
+    @override
+    def __init_subclass__(cls, code: str = "", reason: str = "") -> None:
+        cls.code = code or cls.code
+        cls.reason = reason or cls.reason
+
     def details(self) -> Mapping[str, Mapping[str, Any]]:
         """More for programs: the names of google.rpc's messages, and their fields."""
         return {}
@@ -85,16 +90,13 @@ def code_of(error: Exception) -> str:
     return error.code if isinstance(error, TopospreadError) else TopospreadError.code
 
 
-class InvalidRequest(TopospreadError):
+class InvalidRequest(TopospreadError, code="INVALID_ARGUMENT", reason="INVALID_FIELDS"):
     """Bad input. Nothing of the request was applied. Do not retry.
 
     Args:
         message: for people.
         violations: everything that is wrong; without any it is the request as a whole.
     """
-
-    code: ClassVar[str] = "INVALID_ARGUMENT"
-    reason: ClassVar[str] = "INVALID_FIELDS"
 
     def __init__(self, message: str, violations: Sequence[FieldViolation] = ()) -> None:
         super().__init__(message)
@@ -164,13 +166,11 @@ class InvalidPod(InvalidRequest):
     """
 
 
-class PageTokenMismatch(InvalidRequest):
+class PageTokenMismatch(InvalidRequest, reason="PAGE_TOKEN_MISMATCH"):
     """A page token of a call with other arguments. Begin with the first page."""
 
-    reason: ClassVar[str] = "PAGE_TOKEN_MISMATCH"
 
-
-class NotFound(TopospreadError):
+class NotFound(TopospreadError, code="NOT_FOUND", reason="OBJECT_NOT_FOUND"):
     """Something named in the request does not exist.
 
     Args:
@@ -179,9 +179,6 @@ class NotFound(TopospreadError):
         name: of it, with its namespace where it has one.
         cluster: where it was looked for.
     """
-
-    code: ClassVar[str] = "NOT_FOUND"
-    reason: ClassVar[str] = "OBJECT_NOT_FOUND"
 
     def __init__(self, message: str, kind: str = "", name: str = "", cluster: str = "") -> None:
         super().__init__(message)
@@ -195,10 +192,8 @@ class NotFound(TopospreadError):
         return {"ResourceInfo": fields}
 
 
-class ClusterNotFound(NotFound):
+class ClusterNotFound(NotFound, reason="CLUSTER_NOT_FOUND"):
     """There is no such cluster; the first write makes one."""
-
-    reason: ClassVar[str] = "CLUSTER_NOT_FOUND"
 
     def __init__(self, cluster: str, text: str = "") -> None:
         text = text or "is not known: apply objects to it first"
@@ -210,85 +205,67 @@ class ClusterNotFound(NotFound):
         return cls(cluster, "is not known")
 
 
-class PodNotFound(NotFound):
+class PodNotFound(NotFound, reason="POD_NOT_FOUND"):
     """The pod that a question is about is not in the state."""
-
-    reason: ClassVar[str] = "POD_NOT_FOUND"
 
 
 class ObjectNotFound(NotFound):
     """There is no such object, reservation or lease."""
 
 
-class PreconditionFailed(TopospreadError):
-    """The caller's view is out of date."""
+class PreconditionFailed(TopospreadError, code="FAILED_PRECONDITION"):
+    """The caller's view is out of date.
 
-    code: ClassVar[str] = "FAILED_PRECONDITION"
+    Args:
+        message: for people.
+        named: what programs are told beside the reason: ``names`` has its name in the metadata.
+    """
+
+    names: ClassVar[str] = ""
+
+    def __init__(self, message: str, named: str = "") -> None:
+        super().__init__(message)
+        if named:
+            self.metadata = {self.names: named}
 
 
-class CycleExpired(PreconditionFailed):
+class CycleExpired(PreconditionFailed, reason="CYCLE_EXPIRED"):
     """The cycle is unknown here and the request carries no pod to make it again."""
 
-    reason: ClassVar[str] = "CYCLE_EXPIRED"
 
-
-class NodeTableChanged(PreconditionFailed):
+class NodeTableChanged(PreconditionFailed, reason="NODE_TABLE_CHANGED"):
     """Indices refer to a node table that is not the current one; fetch it again."""
 
-    reason: ClassVar[str] = "NODE_TABLE_CHANGED"
-
-    def __init__(self, message: str, current: str = "") -> None:
-        super().__init__(message)
-        if current:
-            self.metadata = {"nodeTableId": current}
+    names = "nodeTableId"
 
 
-class IdentityChanged(PreconditionFailed):
+class IdentityChanged(PreconditionFailed, reason="STORE_IDENTITY_CHANGED"):
     """The store is not the one the index was built from; accept it or replace all kinds."""
 
-    reason: ClassVar[str] = "STORE_IDENTITY_CHANGED"
 
-
-class Fenced(PreconditionFailed):
+class Fenced(PreconditionFailed, reason="FENCED"):
     """A write's fencing token is not that of the lease: acquire the lease, and list again."""
 
-    reason: ClassVar[str] = "FENCED"
-
-    def __init__(self, message: str, holder: str = "") -> None:
-        super().__init__(message)
-        if holder:
-            self.metadata = {"holder": holder}
+    names = "holder"
 
 
-class LeaseLost(PreconditionFailed):
+class LeaseLost(PreconditionFailed, reason="LEASE_LOST"):
     """The lease is another's, or has ended: acquire it anew."""
 
-    reason: ClassVar[str] = "LEASE_LOST"
-
-    def __init__(self, message: str, holder: str = "") -> None:
-        super().__init__(message)
-        if holder:
-            self.metadata = {"holder": holder}
+    names = "holder"
 
 
-class NoFeedProgress(PreconditionFailed):
+class NoFeedProgress(PreconditionFailed, reason="NO_FEED_PROGRESS"):
     """No sync stores how far it has read the objects of a kind."""
 
-    reason: ClassVar[str] = "NO_FEED_PROGRESS"
-
-    def __init__(self, message: str, kind: str) -> None:
-        super().__init__(message)
-        self.metadata = {"kind": kind}
+    names = "kind"
 
 
-class RevisionUnavailable(TopospreadError):
+class RevisionUnavailable(TopospreadError, code="OUT_OF_RANGE", reason="REVISION_OF_OTHER_HISTORY"):
     """A revision cannot be read from. List again."""
 
-    code: ClassVar[str] = "OUT_OF_RANGE"
-    reason: ClassVar[str] = "REVISION_OF_OTHER_HISTORY"
 
-
-class RevisionCompacted(RevisionUnavailable):
+class RevisionCompacted(RevisionUnavailable, reason="REVISION_COMPACTED"):
     """The log does not reach back to a revision.
 
     Args:
@@ -296,8 +273,6 @@ class RevisionCompacted(RevisionUnavailable):
         oldest: number and tag of the oldest revision that it reaches, where that is known.
         revision: the same as callers carry it.
     """
-
-    reason: ClassVar[str] = "REVISION_COMPACTED"
 
     def __init__(
         self, message: str, oldest: tuple[int, str] | None = None, revision: str = ""
@@ -312,26 +287,21 @@ class RevisionOfOtherHistory(RevisionUnavailable):
     """A revision is of another store, or of the time before it was emptied."""
 
 
-class LimitExceeded(TopospreadError):
+class LimitExceeded(TopospreadError, code="RESOURCE_EXHAUSTED"):
     """A limit is reached; the text names it."""
 
-    code: ClassVar[str] = "RESOURCE_EXHAUSTED"
 
-
-class RateExceeded(LimitExceeded):
+class RateExceeded(LimitExceeded, reason="RATE_LIMITED"):
     """The caller calls more often than it may. Retry after ``retry_after`` seconds."""
-
-    reason: ClassVar[str] = "RATE_LIMITED"
 
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
-class QueueFull(LimitExceeded):
+class QueueFull(LimitExceeded, reason="QUEUE_FULL"):
     """A queue is full; the call may be tried again."""
 
-    reason: ClassVar[str] = "QUEUE_FULL"
     retry_after = RETRY_SOON
 
     @classmethod
@@ -340,10 +310,9 @@ class QueueFull(LimitExceeded):
         return cls(f"too many calls at once ({pool}): try again later")
 
 
-class StreamsFull(LimitExceeded):
+class StreamsFull(LimitExceeded, reason="STREAMS_FULL"):
     """As many streams are open as may be."""
 
-    reason: ClassVar[str] = "STREAMS_FULL"
     retry_after = RETRY_LATER
 
     def __init__(self, message: str = "too many open streams: try again later") -> None:
@@ -374,50 +343,34 @@ class QuotaExceeded(LimitExceeded):
         return {"QuotaFailure": {"violations": [violation]}}
 
 
-class TooLarge(QuotaExceeded):
+class TooLarge(QuotaExceeded, reason="REQUEST_TOO_LARGE"):
     """A request, or its answer, is larger than a limit. Ask for less."""
 
-    reason: ClassVar[str] = "REQUEST_TOO_LARGE"
 
-
-class TooManyClusters(QuotaExceeded):
+class TooManyClusters(QuotaExceeded, reason="TOO_MANY_CLUSTERS"):
     """The server follows as many clusters as it may: delete one, or raise the limit."""
-
-    reason: ClassVar[str] = "TOO_MANY_CLUSTERS"
 
     def __init__(self, message: str, limit: int) -> None:
         super().__init__(message, "--max-clusters", limit)
 
 
-class DeadlineExceeded(TopospreadError):
+class DeadlineExceeded(TopospreadError, code="DEADLINE_EXCEEDED", reason="DEADLINE_EXCEEDED"):
     """The caller's deadline passed."""
 
-    code: ClassVar[str] = "DEADLINE_EXCEEDED"
-    reason: ClassVar[str] = "DEADLINE_EXCEEDED"
 
-
-class CallerGone(TopospreadError):
+class CallerGone(TopospreadError, code="CANCELLED", reason="CALLER_GONE"):
     """The caller cancelled the call or its connection broke."""
 
-    code: ClassVar[str] = "CANCELLED"
-    reason: ClassVar[str] = "CALLER_GONE"
 
-
-class Unauthenticated(TopospreadError):
+class Unauthenticated(TopospreadError, code="UNAUTHENTICATED", reason="CREDENTIALS_MISSING"):
     """The caller has no known credential; the error has no details."""
-
-    code: ClassVar[str] = "UNAUTHENTICATED"
-    reason: ClassVar[str] = "CREDENTIALS_MISSING"
 
     def __init__(self) -> None:
         super().__init__("a valid token or client certificate is needed")
 
 
-class PermissionDenied(TopospreadError):
+class PermissionDenied(TopospreadError, code="PERMISSION_DENIED", reason="ROLE_MISSING"):
     """The caller is known and lacks a role. The text names the role. Do not retry."""
-
-    code: ClassVar[str] = "PERMISSION_DENIED"
-    reason: ClassVar[str] = "ROLE_MISSING"
 
     def __init__(self, role: str, cluster: str = "", where: str = "") -> None:
         where = where or (f" for cluster {cluster!r}" if cluster else "")
@@ -425,22 +378,16 @@ class PermissionDenied(TopospreadError):
         self.metadata = {"role": role, "cluster": cluster} if cluster else {"role": role}
 
 
-class MethodNotServed(TopospreadError):
+class MethodNotServed(TopospreadError, code="UNIMPLEMENTED", reason="METHOD_NOT_SERVED"):
     """This version does not have the call."""
 
-    code: ClassVar[str] = "UNIMPLEMENTED"
-    reason: ClassVar[str] = "METHOD_NOT_SERVED"
 
-
-class Conflict(TopospreadError):
+class Conflict(TopospreadError, code="ABORTED", reason="PLACEMENT_CONFLICT"):
     """Others changed what the decision rests on. Retry after ``retry_after`` seconds.
 
     Attributes:
         revision: number of the change that the store found; None where it is not known.
     """
-
-    code: ClassVar[str] = "ABORTED"
-    reason: ClassVar[str] = "PLACEMENT_CONFLICT"
 
     def __init__(
         self, message: str, retry_after: float | None = 0.05, revision: int | None = None
@@ -450,52 +397,39 @@ class Conflict(TopospreadError):
         self.revision = revision
 
 
-class Superseded(Conflict):
+class Superseded(Conflict, reason="PLACEMENT_SUPERSEDED"):
     """A call is a repeat, and another one holds a node for its pod by now. Do not retry."""
-
-    reason: ClassVar[str] = "PLACEMENT_SUPERSEDED"
 
     def __init__(self, message: str) -> None:
         super().__init__(message, None)
 
 
-class ReplaceIncomplete(Conflict):
+class ReplaceIncomplete(Conflict, reason="REPLACE_INCOMPLETE"):
     """A ReplaceObjects ended without its commit. Nothing was changed. Send the whole list again."""
 
-    reason: ClassVar[str] = "REPLACE_INCOMPLETE"
 
-
-class Unavailable(TopospreadError):
+class Unavailable(TopospreadError, code="UNAVAILABLE", reason="CLUSTER_LOADING"):
     """Cannot answer now. Retry after ``retry_after`` seconds."""
-
-    code: ClassVar[str] = "UNAVAILABLE"
-    reason: ClassVar[str] = "CLUSTER_LOADING"
 
     def __init__(self, message: str, retry_after: float = RETRY_LATER) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
-class StoreUnavailable(Unavailable):
+class StoreUnavailable(Unavailable, reason="STORE_UNREACHABLE"):
     """The store is out of reach, read-only or full; nothing was written."""
-
-    reason: ClassVar[str] = "STORE_UNREACHABLE"
 
 
 class ClusterLoading(Unavailable):
     """The cluster's state is not loaded yet, or is being loaded anew."""
 
 
-class StateTooStale(Unavailable):
+class StateTooStale(Unavailable, reason="STATE_TOO_STALE"):
     """The state is older than the caller accepts."""
 
-    reason: ClassVar[str] = "STATE_TOO_STALE"
 
-
-class ShuttingDown(Unavailable):
+class ShuttingDown(Unavailable, reason="SHUTTING_DOWN"):
     """This server is about to end: call another one."""
-
-    reason: ClassVar[str] = "SHUTTING_DOWN"
 
     def __init__(self, message: str = "the server is going away: try another one") -> None:
         super().__init__(message)
@@ -505,11 +439,8 @@ class ClusterUnavailable(Unavailable):
     """The API server of a synced cluster is out of reach, or refused a request."""
 
 
-class CorruptValue(TopospreadError):
+class CorruptValue(TopospreadError, code="DATA_LOSS", reason="VALUE_CORRUPT"):
     """A stored value cannot be read; it is skipped, counted and logged with its key."""
-
-    code: ClassVar[str] = "DATA_LOSS"
-    reason: ClassVar[str] = "VALUE_CORRUPT"
 
 
 class ConfigError(TopospreadError):

@@ -19,11 +19,31 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message_factory import GetMessageClass
 
 from tests.waiting import PATIENCE
+from topospread_proto.v1 import (
+    cluster_state_service_pb2,
+    decision_service_pb2,
+    inspector_service_pb2,
+    lease_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
+    server_service_pb2,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from google.protobuf.message import Message
+
+API = (
+    decision_service_pb2,
+    inspector_service_pb2,
+    cluster_state_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
+    lease_service_pb2,
+    server_service_pb2,
+)
+"""The files of all services."""
 
 SERVED = {"expander_cluster": "prod"}
 """Settings of a server that answers all of them."""
@@ -60,6 +80,16 @@ def all_calls() -> list[Call]:
     """All calls."""
     lines = Path(__file__).with_suffix(".jsonl").read_text().splitlines()
     return [Call(**json.loads(line)) for line in lines]
+
+
+def methods_of_the_api() -> list[str]:
+    """The names of all methods of topospread.v1, by service."""
+    return [
+        f"{name}/{method.name}"
+        for file in API
+        for name, service in file.DESCRIPTOR.services_by_name.items()
+        for method in service.methods
+    ]
 
 
 def messages(call: str) -> tuple[type[Message], type[Message]]:

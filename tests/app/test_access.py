@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import ssl
 import urllib.request
 from typing import Any
 
 import grpc
 import httpx
 import pytest
-import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.access.callers import AccessFile
+from tests.app.all_calls import methods_of_the_api
+from tests.app.certificates import Mint
 from tests.errors.error_status import error_status
 from tests.servers import (
     Peer,
@@ -31,26 +31,9 @@ from topospread_client import (
     Connection,
     Unauthenticated,
 )
-from topospread_proto.v1 import (
-    cluster_state_service_pb2,
-    decision_service_pb2,
-    inspector_service_pb2,
-    lease_service_pb2,
-    placement_service_pb2,
-    planner_service_pb2,
-    server_service_pb2,
-)
+from topospread_proto.v1 import cluster_state_service_pb2
 
 CODE = grpc.StatusCode
-FILES = (
-    decision_service_pb2,
-    inspector_service_pb2,
-    cluster_state_service_pb2,
-    placement_service_pb2,
-    planner_service_pb2,
-    lease_service_pb2,
-    server_service_pb2,
-)
 ROLES = {
     "DecisionService": "decide",
     "PlannerService": "decide",
@@ -68,10 +51,8 @@ ROLES = {
     "ClusterStateService/DeleteCluster": "admin",
 }
 CALLS = [
-    (f"/{service.full_name}/{method.name}", ROLES.get(f"{name}/{method.name}", ROLES[name]))
-    for file in FILES
-    for name, service in file.DESCRIPTOR.services_by_name.items()
-    for method in service.methods
+    (f"/topospread.v1.{name}", ROLES.get(name) or ROLES[name.partition("/")[0]])
+    for name in methods_of_the_api()
 ]
 UNKNOWN = ["/topospread.v1.ClusterStateService/Nothing", "/nothing.Nothing/Nothing", "/a/b/c"]
 LIST = "/topospread.v1.ClusterStateService/ListClusters"
@@ -354,61 +335,36 @@ def test_watch_of_a_revoked_token_ends(tmp_path):
 
 
 def test_certificates_are_identified_by_their_names(tmp_path):
-    authority = trustme.CA()
-    shown = authority.issue_cert("127.0.0.1")
-    shown.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    access = AccessFile(tmp_path / "access.yaml", token=["admin"])
+    mint, access = Mint(tmp_path), AccessFile(tmp_path / "access.yaml", token=["admin"])
     access.certificate("decide", commonName="scheduler")
     access.certificate("read", alternativeName="reader.example.org")
+    access.certificate("read", commonName="prometheus")
     access.write()
-
-    def credentials(*names: str, common_name: str | None = None):
-        mine = authority.issue_cert(*names, common_name=common_name).private_key_and_cert_chain_pem
-        return grpc.ssl_channel_credentials(authority.cert_pem.bytes(), mine.bytes(), mine.bytes())
-
-    files = {"tls_cert": str(tmp_path / "server.pem"), "tls_key": str(tmp_path / "server.pem")}
-    with served(**files, client_ca=str(tmp_path / "ca.pem"), access_file=str(access)) as server:
+    with served(**mint.flags, access_file=str(access), http="127.0.0.1:0") as server:
 
         def code(path: str, shown, metadata=()):
-            with Peer(server.address, shown) as peer:
+            with Peer(server.address, mint.credentials(shown)) as peer:
                 raw = about(path, "default")
                 call = ended(peer, f"/topospread.v1.{path}", metadata, raw)
                 return CODE.OK if answered(call) else call.code()
 
-        scheduler = credentials("x.example.org", common_name="scheduler")
+        scheduler = mint.client(common_name="scheduler")
         assert code("DecisionService/EvaluatePod", scheduler) is CODE.INVALID_ARGUMENT
         assert code("ClusterStateService/ApplyObjects", scheduler) is CODE.PERMISSION_DENIED
-        reader = credentials("reader.example.org")
+        reader = mint.client("reader.example.org")
         assert code("ClusterStateService/ListClusters", reader) is CODE.OK
         assert code("DecisionService/EvaluatePod", reader) is CODE.PERMISSION_DENIED
-        unauthenticated = credentials("other.example.org", common_name="reader.example.org")
+        unauthenticated = mint.client("other.example.org", common_name="reader.example.org")
         assert code("ClusterStateService/ListClusters", unauthenticated) is CODE.UNAUTHENTICATED
         # What a token says goes before what a certificate says, for better or worse.
         found = code("ClusterStateService/DeleteCluster", reader, access.bearer("token"))
         assert found is CODE.NOT_FOUND  # there is no cluster
         bad = (("authorization", "Bearer nothing"),)
         assert code("ClusterStateService/ListClusters", reader, bad) is CODE.UNAUTHENTICATED
-
-
-def test_http_identifies_certificates_by_their_names(tmp_path):
-    authority = trustme.CA()
-    shown = authority.issue_cert("127.0.0.1")
-    shown.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    access = AccessFile(tmp_path / "access.yaml")
-    access.certificate("read", commonName="prometheus")
-    access.write()
-    files = {"tls_cert": str(tmp_path / "server.pem"), "tls_key": str(tmp_path / "server.pem")}
-    flags = {**files, "client_ca": str(tmp_path / "ca.pem"), "access_file": str(access)}
-    with served(**flags, http="127.0.0.1:0") as server:
         for name, status in (("prometheus", 200), ("other", 401)):
-            mine = authority.issue_cert("x.example.org", common_name=name)
-            mine.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "mine.pem"))
-            context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-            context.load_cert_chain(str(tmp_path / "mine.pem"))
-            with httpx.Client(verify=context, trust_env=False, timeout=PATIENCE) as browser:
-                answer = browser.get(f"https://{server.http_address}/metrics", timeout=PATIENCE)
+            shown = mint.context(mint.client(common_name=name))
+            with httpx.Client(verify=shown, trust_env=False, timeout=PATIENCE) as browser:
+                answer = browser.get(f"https://{server.http_address}/metrics")
             assert answer.status_code == status
 
 

@@ -28,7 +28,7 @@ from topospread_proto.v1 import (
 )
 from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
-CASES = yaml.safe_load((Path(__file__).parent / "authorization.yaml").read_text())
+CASES = yaml.load((Path(__file__).parent / "authorization.yaml").read_text(), yaml.CSafeLoader)
 CALLERS = ("unauthenticated", "read", "decide", "place", "write", "admin", "ours")
 SECRET = "hidden"
 """The name of a cluster, and part of the name of all that is in it."""
@@ -243,12 +243,6 @@ def test_pages_about_all_clusters_need_the_role_for_all(server, access):
                 timeout=PATIENCE,
             )
             assert bool(reported.store) is everything
-            answer = peer.state.ListClusters(
-                cluster_state_service_pb2.ListClustersRequest(),
-                metadata=access.bearer(caller),
-                timeout=PATIENCE,
-            )
-            assert (SECRET in {each.name for each in answer.clusters}) is everything
 
 
 def test_a_cycle_of_another_cluster_is_as_good_as_none(server, access):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import ssl
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import httpx
 import pytest
-import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -18,6 +16,7 @@ from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
 from tests.access.callers import AccessFile
+from tests.app.certificates import Mint
 from tests.servers import Peer, served
 from tests.waiting import PATIENCE
 from topospread.access.certificates import names_of_pem
@@ -25,6 +24,8 @@ from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import trustme
 
 URI = "spiffe://ours/adm"
 CN = NameOID.COMMON_NAME
@@ -98,37 +99,23 @@ NO_CALLERS = {
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory):
-    return tmp_path_factory.mktemp("names")
+def mint(tmp_path_factory):
+    return Mint(tmp_path_factory.mktemp("names"))
 
 
 @pytest.fixture(scope="module")
-def authority():
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def server(authority, directory):
-    shown = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem
-    shown.write_to_path(str(directory / "server.pem"))
-    authority.cert_pem.write_to_path(str(directory / "ca.pem"))
-    access = AccessFile(directory / "access.yaml")
+def server(mint, tmp_path_factory):
+    access = AccessFile(tmp_path_factory.mktemp("access") / "access.yaml")
     access.certificate("read", commonName="feeder")
     for name in (URI, "reader.example.org", "10.1.2.3", "me@example.org"):
         access.certificate("read", alternativeName=name)
     access.write()
-    tls = {"tls_cert": str(directory / "server.pem"), "tls_key": str(directory / "server.pem")}
-    with served(
-        **tls,
-        client_ca=str(directory / "ca.pem"),
-        access_file=str(access),
-        http="127.0.0.1:0",
-    ) as server:
+    with served(**mint.flags, access_file=str(access), http="127.0.0.1:0") as server:
         yield server
 
 
-def signed(authority: trustme.CA, subject: Subject) -> bytes:
-    """A key and a certificate, in PEM."""
+def signed(authority: trustme.CA, subject: Subject) -> tuple[bytes, bytes]:
+    """Key and certificate, in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.datetime.now(datetime.UTC)
     issuer = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
@@ -146,23 +133,19 @@ def signed(authority: trustme.CA, subject: Subject) -> bytes:
         builder = builder.add_extension(names, critical=not list(subject.name))
     signing = serialization.load_pem_private_key(authority.private_key_pem.bytes(), None)
     made = builder.sign(signing, hashes.SHA256())  # type: ignore[arg-type] # of an authority
-    return key.private_bytes(
+    private = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
-    ) + made.public_bytes(serialization.Encoding.PEM)
+    )
+    return private, made.public_bytes(serialization.Encoding.PEM)
 
 
-def let_in(
-    server: Any, authority: trustme.CA, directory: Any, subject: Subject
-) -> tuple[bool, ...]:
+def let_in(server: Any, mint: Mint, subject: Subject) -> tuple[bool, ...]:
     """Whether gRPC, by both transports, and HTTP know who shows a certificate."""
-    pem = signed(authority, subject)
-    file = directory / "mine.pem"
-    file.write_bytes(pem)
-    credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes(), pem, pem)
+    shown = signed(mint.authority, subject)
     codes = []
-    with Peer(server.address, credentials) as peer:
+    with Peer(server.address, mint.credentials(shown)) as peer:
         for call, request in (
             (peer.state.ListClusters, pb.ListClustersRequest()),
             (peer.engine.EvaluatePod, pb.ListClustersRequest()),
@@ -172,9 +155,7 @@ def let_in(
                 codes.append(grpc.StatusCode.OK)
             except grpc.RpcError as error:
                 codes.append(error.code())
-    context = ssl.create_default_context(cafile=str(directory / "ca.pem"))
-    context.load_cert_chain(str(file))
-    with httpx.Client(verify=context, trust_env=False, timeout=PATIENCE) as browser:
+    with httpx.Client(verify=mint.context(shown), trust_env=False, timeout=PATIENCE) as browser:
         status = browser.get(f"https://{server.http_address}/metrics").status_code
     listed, asked = codes
     assert listed in {grpc.StatusCode.OK, grpc.StatusCode.UNAUTHENTICATED}
@@ -189,17 +170,17 @@ def let_in(
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_names_in_certificates_identify_callers(server, authority, directory, name):
-    assert let_in(server, authority, directory, KNOWN[name]) == (True, True, True)
+def test_names_in_certificates_identify_callers(server, mint, name):
+    assert let_in(server, mint, KNOWN[name]) == (True, True, True)
 
 
 @pytest.mark.parametrize("name", NO_CALLERS)
-def test_malformed_certificates_are_unauthenticated(server, authority, directory, name):
-    assert let_in(server, authority, directory, NO_CALLERS[name]) == (False, False, False)
+def test_malformed_certificates_are_unauthenticated(server, mint, name):
+    assert let_in(server, mint, NO_CALLERS[name]) == (False, False, False)
 
 
-def test_the_defect_of_a_malformed_certificate_is_logged(authority, caplog):
-    pem = signed(authority, Subject("feeder", "evil"))
+def test_the_defect_of_a_malformed_certificate_is_logged(mint, caplog):
+    _, pem = signed(mint.authority, Subject("feeder", "evil"))
     with caplog.at_level("DEBUG", logger="topospread"):
-        names_of_pem(pem[pem.index(b"-----BEGIN CERTIFICATE") :])
+        names_of_pem(pem)
     assert "a client certificate has no usable names: several common names" in caplog.text

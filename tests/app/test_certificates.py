@@ -7,12 +7,13 @@ import ssl
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 import trustme
 
+from tests.app.certificates import NOTHING, Mint
 from tests.servers import Peer, ServerProcess, served
 from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE, until
@@ -26,47 +27,8 @@ CODE = grpc.StatusCode
 FILES = "topospread_file_last_reload_successful"
 
 
-class Mint:
-    """Issues certificates into the files of one server.
-
-    Attributes:
-        flags: name the files.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        names = ("cert", "key", "ca")
-        self.cert, self.key, self.ca = (str(folder / f"{name}.pem") for name in names)
-        self.flags = {"tls_cert": self.cert, "tls_key": self.key, "client_ca": self.ca}
-        self.authority = self.renew()
-
-    def renew(self) -> trustme.CA:
-        """Another authority, with certificates of its own; returns it."""
-        self.authority = trustme.CA()
-        issued = self.authority.issue_cert("127.0.0.1")
-        self.put("key.pem", issued.private_key_pem.bytes())
-        self.put("cert.pem", b"".join(blob.bytes() for blob in issued.cert_chain_pems))
-        self.put("ca.pem", self.authority.cert_pem.bytes())
-        return self.authority
-
-    def put(self, name: str, content: bytes) -> None:
-        """Exchange a file in one step."""
-        beside = self._folder / "new"
-        beside.write_bytes(content)
-        beside.rename(self._folder / name)
-
-    def client(self, authority: trustme.CA | None = None, **more: Any) -> tuple[bytes, bytes]:
-        """Key and certificate of a client."""
-        issued = (authority or self.authority).issue_cert("me.example.org", **more)
-        chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
-        return issued.private_key_pem.bytes(), chain
-
-
-def asked(
-    address: str, trusted: trustme.CA, shown: tuple[bytes, bytes] | tuple[None, None]
-) -> grpc.StatusCode:
+def asked(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.StatusCode:
     """How a call over a new connection ends."""
-    credentials = grpc.ssl_channel_credentials(trusted.cert_pem.bytes(), *shown)
     with Peer(address, credentials) as peer:
         try:
             peer.state.ListClusters(pb.ListClustersRequest(), timeout=PATIENCE)
@@ -76,12 +38,8 @@ def asked(
     return CODE.OK
 
 
-def browsed(address: str, trusted: trustme.CA, shown: tuple[bytes, bytes], folder: Path) -> str:
+def browsed(address: str, context: ssl.SSLContext) -> str:
     """What /livez says over a new connection, or the kind of error."""
-    context = ssl.create_default_context()
-    trusted.configure_trust(context)
-    (folder / "shown.pem").write_bytes(b"".join(shown))
-    context.load_cert_chain(folder / "shown.pem")
     host, _, port = address.rpartition(":")
     try:
         with (
@@ -102,33 +60,40 @@ def mint(tmp_path: Path) -> Mint:
     return Mint(tmp_path)
 
 
-def test_new_certificates_hold_for_new_connections_and_old_ones_go_on(mint, tmp_path):
+def test_new_certificates_hold_for_new_connections_and_old_ones_go_on(mint):
     old, mine = mint.authority, mint.client()
+    with (
+        served(**mint.flags, http="127.0.0.1:0") as server,
+        Peer(server.address, mint.credentials(mine)) as before,
+    ):
+        before.apply()
+        new = mint.renew()
+        assert server.reload()
+        # Neither the server's certificate nor the client's is looked at again.
+        before.apply()
+        for trusted, shown, ends in (
+            (new, mint.client(), CODE.OK),
+            (old, mint.client(), CODE.UNAVAILABLE),
+            (new, mine, CODE.UNAVAILABLE),
+        ):
+            assert asked(server.address, mint.credentials(shown, trusted=trusted)) is ends
+            said = browsed(server.http_address, mint.context(shown, trusted=trusted))
+            assert (said == "ok") is (ends is CODE.OK)
+        before.apply()
+
+
+def test_new_certificates_are_found_without_a_signal(mint):
     with served(**mint.flags, http="127.0.0.1:0") as server:
-        credentials = grpc.ssl_channel_credentials(old.cert_pem.bytes(), *mine)
-        with Peer(server.address, credentials) as before:
-            before.apply()
-            new = mint.renew()
-            assert server.reload()
-            # Neither the server's certificate nor the client's is looked at again.
-            before.apply()
-            assert asked(server.address, new, mint.client()) is CODE.OK
-            assert asked(server.address, old, mint.client()) is CODE.UNAVAILABLE
-            assert asked(server.address, new, mine) is CODE.UNAVAILABLE
-            before.apply()
-        assert browsed(server.http_address, new, mint.client(), tmp_path) == "ok"
-        assert browsed(server.http_address, new, mine, tmp_path) != "ok"
-        assert browsed(server.http_address, old, mint.client(), tmp_path) != "ok"
+        mint.renew()
+        mine = mint.client()
+        until(
+            lambda: asked(server.address, mint.credentials(mine)) is CODE.OK,
+            "gRPC shows the new one",
+        )
+        until(lambda: browsed(server.http_address, mint.context(mine)) == "ok", "HTTP, too")
 
 
-def test_new_certificates_are_found_without_a_signal(mint, tmp_path):
-    with served(**mint.flags, http="127.0.0.1:0") as server:
-        new, mine = mint.renew(), mint.client()
-        until(lambda: asked(server.address, new, mine) is CODE.OK, "gRPC shows the new one")
-        until(lambda: browsed(server.http_address, new, mine, tmp_path) == "ok", "HTTP, too")
-
-
-def test_invalid_certificates_leave_the_old_ones(mint, tmp_path):
+def test_invalid_certificates_leave_the_old_ones(mint):
     mine = mint.client()
     good = {name: Path(path).read_bytes() for name, path in mint.flags.items()}
     with served(**mint.flags, http="127.0.0.1:0") as server:
@@ -149,8 +114,8 @@ def test_invalid_certificates_leave_the_old_ones(mint, tmp_path):
             mint.put(name, content)
             assert not server.reload()
             assert in_force() == 0.0
-            assert asked(server.address, mint.authority, mine) is CODE.OK
-            assert browsed(server.http_address, mint.authority, mine, tmp_path) == "ok"
+            assert asked(server.address, mint.credentials(mine)) is CODE.OK
+            assert browsed(server.http_address, mint.context(mine)) == "ok"
             for flag, each in (("tls_key", "key"), ("tls_cert", "cert"), ("client_ca", "ca")):
                 mint.put(f"{each}.pem", good[flag])
         assert server.reload()
@@ -168,7 +133,7 @@ def wrong_papers(mint: Mint) -> dict[str, tuple[bytes, bytes]]:
     return {
         "expired": mint.client(not_before=now - 2 * day, not_after=now - day),
         "not yet": mint.client(not_before=now + day, not_after=now + 2 * day),
-        "of another authority": mint.client(other),
+        "of another authority": mint.client(authority=other),
         "with a stranger's chain": (
             issued.private_key_pem.bytes(),
             issued.cert_chain_pems[0].bytes() + mint.authority.cert_pem.bytes(),
@@ -176,14 +141,37 @@ def wrong_papers(mint: Mint) -> dict[str, tuple[bytes, bytes]]:
     }
 
 
-def test_wrong_certificates_are_refused_by_both_listeners(mint, tmp_path):
+def test_wrong_certificates_are_refused_by_both_listeners(mint):
     with served(**mint.flags, http="127.0.0.1:0") as server:
-        for what, shown in wrong_papers(mint).items():
-            assert asked(server.address, mint.authority, shown) is CODE.UNAVAILABLE, what
-            said = browsed(server.http_address, mint.authority, shown, tmp_path)
-            assert said != "ok", what
-        assert asked(server.address, mint.authority, (None, None)) is CODE.UNAVAILABLE
-        assert asked(server.address, mint.authority, mint.client()) is CODE.OK
+        for what, shown in {**wrong_papers(mint), "nothing": NOTHING}.items():
+            assert asked(server.address, mint.credentials(shown)) is CODE.UNAVAILABLE, what
+            assert browsed(server.http_address, mint.context(shown)) != "ok", what
+        mine = mint.client()
+        assert asked(server.address, mint.credentials(mine)) is CODE.OK
+        assert browsed(server.http_address, mint.context(mine)) == "ok"
+
+
+def test_probes_may_be_let_in_without_a_certificate(mint):
+    with served(**mint.flags, http_client_ca="none", http="127.0.0.1:0") as server:
+        assert browsed(server.http_address, mint.context()) == "ok"
+        assert asked(server.address, mint.credentials()) is CODE.UNAVAILABLE
+
+
+def test_servers_are_known_by_their_authority(mint):
+    """Also where all may reach them, and only by those who speak TLS."""
+    with served(**mint.tls, listen="0.0.0.0:0", http="127.0.0.1:0") as server:
+        address, other = f"127.0.0.1:{server.address.rpartition(':')[2]}", trustme.CA()
+        assert asked(address, mint.credentials()) is CODE.OK
+        assert asked(address, mint.credentials(trusted=other)) is CODE.UNAVAILABLE
+        assert asked(address, None) is CODE.UNAVAILABLE
+        assert browsed(server.http_address, mint.context()) == "ok"
+        assert browsed(server.http_address, mint.context(trusted=other)) != "ok"
+
+
+def test_plain_text_for_others_is_served_where_it_is_spelled_out():
+    with served(listen="0.0.0.0:0", insecure=True) as server:
+        port = server.address.rpartition(":")[2]
+        assert asked(f"127.0.0.1:{port}", None) is CODE.OK
 
 
 # ------------------------------ how it is spoken
@@ -227,7 +215,7 @@ def with_ciphers(names: str) -> Callable[[ssl.SSLContext], None]:
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
 def test_versions_and_ciphers_are_of_current_practice(mint):
     tls = ssl.TLSVersion
-    with served(tls_cert=mint.cert, tls_key=mint.key, http="127.0.0.1:0") as server:
+    with served(**mint.tls, http="127.0.0.1:0") as server:
         for address in (server.address, server.http_address):
             assert handshake(address, at_most(tls.TLSv1_3)).startswith("TLSv1.3 TLS_")
             assert handshake(address, at_most(tls.TLSv1_2)).startswith("TLSv1.2 ECDHE-")
@@ -250,7 +238,7 @@ def test_handshakes_that_break_off_delay_no_others(mint):
     pieces = [whole[:cut] for cut in (1, 5, 6, 50, len(whole) - 1, len(whole))]
     pieces += [b"GET / HTTP/1.1\r\n\r\n", bytes(64), b"\x16\x03\x01\xff\xff" + bytes(100)]
     pieces += [whole[:20] + bytes([whole[20] ^ 0xFF]) + whole[21:], whole * 3]
-    with served(tls_cert=mint.cert, tls_key=mint.key, http="127.0.0.1:0") as server:
+    with served(**mint.tls, http="127.0.0.1:0") as server:
         opened = []
         for address in (server.address, server.http_address):
             host, _, port = address.rpartition(":")
@@ -261,17 +249,16 @@ def test_handshakes_that_break_off_delay_no_others(mint):
             for number, raw in enumerate(opened):
                 if number % 3 == 0:
                     raw.close()
-        assert asked(server.address, mint.authority, (None, None)) is CODE.OK
+        assert asked(server.address, mint.credentials()) is CODE.OK
         for raw in opened:
             raw.close()
-        assert asked(server.address, mint.authority, (None, None)) is CODE.OK
-        said = browsed(server.http_address, mint.authority, mint.client(), Path(mint.cert).parent)
-        assert said == "ok"
+        assert asked(server.address, mint.credentials()) is CODE.OK
+        assert browsed(server.http_address, mint.context(mint.client())) == "ok"
 
 
 def test_a_handshake_that_never_ends_is_ended_by_grpc(mint, monkeypatch):
     monkeypatch.setattr(grpc_server, "HANDSHAKE_MS", 300)
-    with served(tls_cert=mint.cert, tls_key=mint.key) as server, ExitStack() as opened:
+    with served(**mint.tls) as server, ExitStack() as opened:
         host, _, port = server.address.rpartition(":")
         for begin in (b"", b"\x16\x03\x01\x02\x00\x01", b"\x16\x03\x01\x02\x00\x01" + bytes(100)):
             raw = opened.enter_context(
@@ -283,7 +270,7 @@ def test_a_handshake_that_never_ends_is_ended_by_grpc(mint, monkeypatch):
                     pass
         # A handshake that does go on may be late as well, on a busy machine.
         until(
-            lambda: asked(server.address, mint.authority, (None, None)) is CODE.OK,
+            lambda: asked(server.address, mint.credentials()) is CODE.OK,
             "others are served",
         )
 
@@ -305,5 +292,5 @@ def test_unauthenticated_callers_fill_no_log(mint, tmp_path, capfd):
                         raw.shutdown(socket.SHUT_WR)
                     with suppress(ConnectionError):
                         raw.recv(4096)
-        assert asked(server.address, mint.authority, mint.client()) is CODE.OK
+        assert asked(server.address, mint.credentials(mint.client())) is CODE.OK
         assert capfd.readouterr().err == ""

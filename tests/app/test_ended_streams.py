@@ -7,12 +7,12 @@ from typing import Any
 
 import grpc
 import pytest
-import trustme
 
 from tests.access.callers import AccessFile
+from tests.app.certificates import Mint
 from tests.servers import Peer, replacement, served, two_zones
 from tests.waiting import PATIENCE, until
-from topospread.app.credentials import ACCESS_POLL, CredentialWatcher
+from topospread.app.files import ACCESS_POLL, CredentialWatcher
 from topospread.calls.memory import CHECK_SECONDS, GRACE_SECONDS
 from topospread.config.settings import ServerSettings
 from topospread.service.state.log import POLL as WATCH_POLL
@@ -44,20 +44,11 @@ def known(request, tmp_path):
     flags: dict[str, Any] = {"access_file": str(access)}
     credentials, metadata = None, access.bearer("mine")
     if request.param == "certificate":
-        authority = trustme.CA()
-        shown = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem
-        shown.write_to_path(str(tmp_path / "server.pem"))
-        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-        flags |= {
-            "tls_cert": str(tmp_path / "server.pem"),
-            "tls_key": str(tmp_path / "server.pem"),
-            "client_ca": str(tmp_path / "ca.pem"),
-        }
+        mint = Mint(tmp_path)
+        flags |= mint.flags
         access.certificate("decide", "write", commonName="mine")
         access.write()
-        mine = authority.issue_cert("x.example.org", common_name="mine")
-        own = mine.private_key_and_cert_chain_pem.bytes()
-        credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes(), own, own)
+        credentials = mint.credentials(mint.client(common_name="mine"))
         metadata = ()
     with served(**flags) as server, Peer(server.address, credentials) as peer:
         bearer = access.bearer("feeder")

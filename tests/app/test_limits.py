@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import grpc
@@ -26,8 +27,9 @@ from tests.servers import (
     two_zones,
 )
 from tests.waiting import PATIENCE, until
-from topospread.app.expander import MAX_CONNECTIONS
+from topospread.app.listeners import EXPANDER_CONNECTIONS
 from topospread.http import server as http_server
+from topospread.service.state.write import WriteLimits
 from topospread_client import Client, LimitExceeded
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
@@ -42,31 +44,33 @@ def refused(call: Any, *arguments: Any, **more: Any) -> Any:
 
 
 def test_objects_of_a_batch():
-    nodes = [node(f"n{i}", "a") for i in range(4)]
-    with served(max_batch_objects=3) as server, Peer(server.address) as peer:
+    nodes = [node(f"n{i}", "a") for i in range(501)]
+    with served() as server, Peer(server.address) as peer:
         error = refused(peer.state.ApplyObjects, pb.ApplyObjectsRequest(objects=nodes))
         assert error.code() is CODE.INVALID_ARGUMENT
         assert (
             error.details()
-            == "objects: 4 in one call, at most 3: split them, or use ReplaceObjects"
+            == "objects: 501 in one call, at most 500: split them, or use ReplaceObjects"
         )
-        peer.apply(*nodes[:3])
-        keys = [pb.ObjectReference(kind=common_pb2.KIND_NODE, name=f"n{i}") for i in range(4)]
+        peer.apply(*nodes[:500])
+        keys = [pb.ObjectReference(kind=common_pb2.KIND_NODE, name=f"n{i}") for i in range(501)]
         assert (
-            "at most 3"
+            "at most 500"
             in refused(peer.state.DeleteObjects, pb.DeleteObjectsRequest(objects=keys)).details()
         )
-        whole = replacement(*nodes, kind=common_pb2.KIND_NODE)
-        error = refused(peer.state.ReplaceObjects, iter(whole))
+        first, second, whole = (
+            pb.ReplaceObjectsRequest(batch=pb.ReplaceBatch(objects=some))
+            for some in (nodes[:2], nodes[2:], nodes)
+        )
+        start, _, commit = replacement(nodes[0], kind=common_pb2.KIND_NODE)
+        commit.commit.object_count = 501
+        error = refused(peer.state.ReplaceObjects, iter([start, whole, commit]))
         assert error.code() is CODE.INVALID_ARGUMENT
-        assert error.details() == "batch.objects: 4 in one batch, at most 3: split them (batch 1)"
-        start, batch, commit = replacement(*nodes[:2], kind=common_pb2.KIND_NODE)
-        commit.commit.object_count = 4
-        second = pb.ReplaceObjectsRequest(batch=pb.ReplaceBatch(objects=nodes[2:]))
-        split = [start, batch, second, commit]
-        peer.state.ReplaceObjects(iter(split), timeout=PATIENCE)
-        listed = peer.state.ListObjects(pb.ListObjectsRequest(kind=common_pb2.KIND_NODE))
-        assert len(listed.objects) == 4
+        text = "batch.objects: 501 in one batch, at most 500: split them (batch 1)"
+        assert error.details() == text
+        peer.state.ReplaceObjects(iter([start, first, second, commit]), timeout=PATIENCE)
+        request = pb.ListObjectsRequest(kind=common_pb2.KIND_NODE, page_size=1000)
+        assert len(peer.state.ListObjects(request).objects) == 501
 
 
 def test_versions_that_are_not_counted_are_taken_in_any_order():
@@ -93,7 +97,8 @@ def test_versions_that_are_not_counted_are_taken_in_any_order():
         assert client.place_pod(manifest).node
 
 
-def test_objects_of_a_replace_are_not_gathered_without_end():
+def test_objects_of_a_replace_are_not_gathered_without_end(monkeypatch):
+    monkeypatch.setattr("topospread.app.parts.WriteLimits", partial(WriteLimits, replace=10))
     read = []
 
     def endless():
@@ -102,10 +107,10 @@ def test_objects_of_a_replace_are_not_gathered_without_end():
             read.append(number)
             yield replacement(node(f"n{number}", "a"))[1]
 
-    with served(max_replace_objects=10) as server, Peer(server.address) as peer:
+    with served() as server, Peer(server.address) as peer:
         error = refused(peer.state.ReplaceObjects, endless())
         assert error.code() is CODE.RESOURCE_EXHAUSTED
-        assert error.details() == "more than 10 objects in one call (--max-replace-objects)"
+        assert error.details() == "more than 10 objects in one call"
         assert not peer.state.ListClusters(pb.ListClustersRequest()).clusters
 
 
@@ -142,7 +147,7 @@ def test_a_name_that_no_cluster_can_have_starts_nothing(caplog):
             error = refused(peer.engine.EvaluatePod, evaluate_request(cluster=name))
             assert error.code() is CODE.INVALID_ARGUMENT
             assert "is not a DNS label" in error.details()
-        assert not server._replicas.running()
+        assert not server.parts.replicas.running()
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -272,7 +277,7 @@ def test_connections_past_the_limit_are_closed_and_others_served(kind):
 def test_the_expanders_own_port_has_few_connections():
     with served(expander_listen="127.0.0.1:0") as server, ExitStack() as stack:
         idle = opened(stack, server.expander_address, 80)
-        until(lambda: sum(map(closed, idle)) == 80 - MAX_CONNECTIONS, "the others are closed")
+        until(lambda: sum(map(closed, idle)) == 80 - EXPANDER_CONNECTIONS, "the others are closed")
 
 
 def reached(peer: Peer) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
-import trustme
 
+from tests.app.certificates import Mint
 from tests.servers import Peer, ServerProcess, start, two_zones
 from tests.waiting import PATIENCE, until
+from topospread.app.stop_event import StopEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,12 +80,9 @@ def bad_certificate(tmp_path: Path) -> tuple[str, ...]:
 
 
 def foreign_key(tmp_path: Path) -> tuple[str, ...]:
-    ca = trustme.CA()
-    for name in ("one", "two"):
-        issued = ca.issue_cert("127.0.0.1")
-        issued.private_key_pem.write_to_path(tmp_path / f"{name}.key")
-        issued.cert_chain_pems[0].write_to_path(tmp_path / f"{name}.pem")
-    return ("--tls-cert", str(tmp_path / "one.pem"), "--tls-key", str(tmp_path / "two.key"))
+    mint = Mint(tmp_path)
+    mint.put("key.pem", mint.client()[0])
+    return ("--tls-cert", mint.cert, "--tls-key", mint.key)
 
 
 def bad_config(tmp_path: Path) -> tuple[str, ...]:
@@ -130,3 +129,44 @@ def test_failed_start_is_explained_in_a_line(make, code, said, tmp_path, store):
     assert len(lines) == 1, reported
     assert lines[0].startswith("topospread: ")
     assert said in reported
+
+
+# ------------------------------ the event that signal handlers set
+
+
+def test_a_signal_may_come_at_any_moment(monkeypatch):
+    """In the middle of the wait's own steps, too, where an event's lock is held."""
+    # One that comes just before the thread sleeps wakes nobody, and is seen at the next look.
+    monkeypatch.setattr("topospread.app.stop_event.POLL_SECONDS", 0.001)
+    main = threading.get_ident()
+    now: list[StopEvent] = []
+    go_on = threading.Semaphore(0)
+
+    def ring() -> None:
+        while go_on.acquire() and now:
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: now[-1].set())
+    ringer = threading.Thread(target=ring)
+    ringer.start()
+    try:
+        for _ in range(3000):
+            now.append(StopEvent())
+            go_on.release()
+            assert now[-1].wait(PATIENCE)
+    finally:
+        now.clear()
+        go_on.release()
+        ringer.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_waiting_ends_with_its_time_and_what_was_said_stays():
+    reported = StopEvent()
+    assert not reported
+    assert not reported.wait(0.01)
+    reported.set()
+    reported.set()
+    assert reported
+    assert reported.wait()
+    assert reported.wait(0)

@@ -151,3 +151,17 @@ def test_address_is_shared_only_if_both_say_so(store, address, first, second):
         assert f"--listen: cannot listen on {server.address}: it is taken" in line
         with Peer(server.address) as peer:
             assert peer.evaluate().feasible_node_count == 1
+
+
+def test_processes_with_other_hash_seeds_answer_alike(store: str) -> None:
+    answers = []
+    for seed in ("1", "2"):
+        with (
+            ServerProcess("--store", store, PYTHONHASHSEED=seed) as server,
+            Client(Connection(server.address)) as client,
+        ):
+            answer = client.evaluate_pod(incoming(), top_k=10)
+            answer.ClearField("meta")
+            answers.append((answer, client.get_server_info().settings_digest))
+
+    assert answers[0] == answers[1]

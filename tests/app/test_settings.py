@@ -44,7 +44,7 @@ def test_servers_that_answer_alike_have_one_digest():
         served() as first,
         # Nothing that an answer depends on.
         served(decision_queue=3, log_level="error") as same,
-        served(max_what_if_pods=7) as limited,
+        served(max_request_bytes="7KiB") as limited,
         served(feature_gates="NodeInclusionPolicyInPodTopologySpread=false") as gated,
     ):
         assert digest(first) == digest(same)
@@ -68,8 +68,8 @@ def warnings(log: Path) -> list[str]:
 
 def test_changed_settings_that_wait_for_a_restart_are_logged(tmp_path: Path) -> None:
     config, log = tmp_path / "config.yaml", tmp_path / "log"
-    config.write_text(f"{OWN}decisionQueue: 16\nmaxBatchPods: 9\n")
-    flags = ("--store", "memory:", "--config", str(config), "--max-batch-pods", "7")
+    config.write_text(f"{OWN}decisionQueue: 16\nmaxConnections: 9\n")
+    flags = ("--store", "memory:", "--config", str(config), "--max-connections", "7")
     with ServerProcess(*flags, stderr=str(log)) as server:
 
         def reload(text: str, generation: int) -> None:
@@ -80,8 +80,8 @@ def test_changed_settings_that_wait_for_a_restart_are_logged(tmp_path: Path) -> 
                     lambda: client.get_server_info().config_generation == generation, "it is read"
                 )
 
-        # maxBatchPods is given by a flag: the file plays no part.
-        reload("decisionQueue: 32\nmaxBatchPods: 10\nstore: redis://user:secret@127.0.0.1:1\n", 2)
+        # maxConnections is given by a flag: the file plays no part.
+        reload("decisionQueue: 32\nmaxConnections: 10\nstore: redis://user:secret@127.0.0.1:1\n", 2)
         until(lambda: warnings(log), "it is logged")
         (warned,) = warnings(log)
         assert warned == "settings of the file wait for a restart: decisionQueue"

@@ -313,14 +313,14 @@ def test_a_store_that_is_back_is_followed_from_where_it_was_left(durable):
     with site(store=durable.url) as only:
         only.peer.apply(*two_zones())
         assert only.feasible() == 1
-        first_load = only.server._replicas.running()[0]._builder
+        first_load = only.server.parts.replicas.running()[0]._builder
         durable.kill()
         until(partial(stale, only), "it notices")
         durable.start()
         revision = at_least(only.peer.apply(pod("web-3", "b1")))
         assert only.feasible(consistency=revision) == 3
         # Nothing was loaded anew.
-        assert only.server._replicas.running()[0]._builder is first_load
+        assert only.server.parts.replicas.running()[0]._builder is first_load
 
 
 def test_a_server_may_be_unready_while_it_is_stale(durable):

@@ -15,6 +15,7 @@ import pytest
 import trustme
 
 from tests.access.callers import AccessFile
+from tests.app.certificates import Mint
 from tests.app.handshakes import FORGED, hello
 from tests.cli.processes import environment
 from tests.servers import Peer
@@ -99,13 +100,10 @@ def contexts(directory: Path, protocol: str) -> Iterator[ssl.SSLContext]:
 
 @pytest.mark.parametrize("asks", [False, True], ids=["tls", "mutual tls"])
 def test_unauthenticated_callers_write_nothing(tmp_path, asks):
-    authority = trustme.CA()
-    shown = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem
-    shown.write_to_path(str(tmp_path / "server.pem"))
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    mint = Mint(tmp_path)
     access = AccessFile(tmp_path / "access.yaml", admin=["admin"])
-    flags = ["--tls-cert", str(tmp_path / "server.pem"), "--tls-key", str(tmp_path / "server.pem")]
-    flags += ["--client-ca", str(tmp_path / "ca.pem")] if asks else []
+    flags = ["--tls-cert", mint.cert, "--tls-key", mint.key]
+    flags += ["--client-ca", mint.ca] if asks else []
     flags += ["--access-file", str(access), "--log-format", "json"]
     flags += ["--store", f"sqlite:///{tmp_path}/state.db", "--extender", "filter"]
     for listener in ("--listen", "--http", "--extender-listen", "--expander-listen"):
@@ -133,7 +131,7 @@ def test_unauthenticated_callers_write_nothing(tmp_path, asks):
                     for context in contexts(tmp_path, protocol):
                         for data in FRAMES:
                             sent(address, data, context)
-            strange(places[0], authority)
+            strange(places[0], mint)
         finally:
             process.terminate()
             rest = process.stdout.read() if process.stdout is not None else ""
@@ -149,12 +147,10 @@ def test_unauthenticated_callers_write_nothing(tmp_path, asks):
         assert reported.get("caller") != "root"
 
 
-def strange(address: str, authority: trustme.CA) -> None:
+def strange(address: str, mint: Mint) -> None:
     """Calls of an unauthenticated caller, or of one whose certificate has no usable names."""
-    own = authority.issue_cert("x.example.org").private_key_and_cert_chain_pem.bytes()
-    credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes(), own, own)
     raw = pb.ListClustersRequest().SerializeToString()
-    with Peer(address, credentials) as peer:
+    with Peer(address, mint.credentials(mint.client())) as peer:
         for metadata in METADATA:
             for path in ("/topospread.v1.ClusterStateService/ListClusters", *PATHS):
                 with suppress(grpc.RpcError, ValueError, UnicodeError):

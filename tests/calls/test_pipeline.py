@@ -12,7 +12,7 @@ from tests.access.callers import AccessFile
 from tests.servers import Peer, evaluate_request, pod, served, threads_end, two_zones
 from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE
-from topospread.app.factories import http_pipeline
+from topospread.app.listeners import http_pipeline
 from topospread.calls.access import AccessControl
 from topospread.calls.call import Bidirectional, ClientStreaming, ServerStreaming, Unary
 from topospread.calls.memory import MemoryGuard, Sweeper
@@ -160,19 +160,6 @@ def test_a_decision_that_has_to_wait_is_answered(more):
         request.MergeFrom(pb.EvaluatePodRequest(**more))
         assert peer.engine.EvaluatePod(request, timeout=PATIENCE).node_count == 3
         assert server.pools.decisions.blocked == 0
-
-
-def test_the_trace_of_a_call_is_in_its_answer():
-    with served() as server, Peer(server.address) as peer:
-        peer.apply(*two_zones())
-        for call, request in (
-            (peer.engine.EvaluatePod, evaluate_request()),
-            (peer.engine.Filter, pb.FilterRequest(pod=evaluate_request().pod)),
-            (peer.state.ListObjects, state_pb.ListObjectsRequest(kind=common_pb2.KIND_NODE)),
-        ):
-            trace = f"00-{'a' * 32}-{'b' * 16}-00"
-            answer = call(request, timeout=PATIENCE, metadata=(("traceparent", trace),))
-            assert answer.meta.traceparent.split("-")[1] == "a" * 32
 
 
 def test_calls_that_end_early_leave_nothing_behind(begun):

@@ -154,18 +154,6 @@ def test_one_more_that_would_wait_is_refused_and_others_go_on(make, closing):
     assert (refused, lane.blocked) == (["third"], 2)
 
 
-def test_calls_beyond_the_queue_are_refused(make, closing):
-    lane, gate = make(queue=2), Gate(closing)
-    lane.put(Work(lane, gate.hold))
-    assert gate.begun.acquire(timeout=PATIENCE)
-    calls = [Work(lane) for _ in range(3)]
-    for call in calls:
-        lane.put(call)
-    assert calls[-1].result() == "refused"
-    gate.open()
-    assert [call.result() for call in calls[:2]] == ["carried out"] * 2
-
-
 def test_a_call_that_is_taken_out_is_not_carried_out(make, closing):
     lane, gate = make(), Gate(closing)
     lane.put(Work(lane, gate.hold))
@@ -191,15 +179,6 @@ def test_a_failure_ends_neither_thread_nor_turn(make, caplog):
     lane.put(other)
     assert other.result() == "carried out"
     assert "a call was dropped" in caplog.text
-
-
-def test_a_pause_delays_calls_that_were_not_begun(make):
-    lane = make()
-    call = Work(lane)
-    with lane.paused():
-        lane.put(call)
-        assert not call.ended.wait(0.1)
-    assert call.result() == "carried out"
 
 
 def test_calls_that_are_queued_at_the_end_are_refused(make, closing):

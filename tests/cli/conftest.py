@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.cli.manifests import CLUSTER
 from tests.redis_server import ROOT
 from tests.servers import served
 from topospread.cli.main import run
@@ -106,3 +107,14 @@ def topospread(
     monkeypatch.setenv("TOPOSPREAD_ADDRESS", address)
     monkeypatch.setenv("TOPOSPREAD_CLUSTER", cluster)
     return bare
+
+
+@pytest.fixture
+def loaded(topospread: Command) -> Command:
+    """The command, with a small cluster written."""
+    assert topospread("apply", "-f", "-", stdin=CLUSTER).code == 0
+    return topospread
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record", action="store_true", help="write what the transcripts print now")

@@ -47,9 +47,9 @@ def test_json_has_all_settings(bare, tmp_path):
     assert batch["defaultConstraints"][0]["maxSkew"] == 2
     assert value["featureGates"]["MatchLabelKeysInPodTopologySpread"] is False
     assert value["settings"]["decisionQueue"] == 2
-    assert (value["settings"]["extenderReservationTtl"], value["settings"]["coalesceInterval"]) == (
+    assert (value["settings"]["extenderReservationTtl"], value["settings"]["maxGroupIdle"]) == (
         "60s",
-        "0.02s",
+        "600s",
     )
 
 

@@ -68,11 +68,11 @@ ANSWERS = [
 
 
 @pytest.fixture
-def loaded(topospread, address, cluster):
-    assert topospread("apply", "-f", "-", stdin=CLUSTER).code == 0
+def loaded(loaded, address, cluster):
+    """The command, with a small cluster written that has a feeder."""
     with Client(address, cluster=cluster) as client:
         client.acquire_lease("feeder", 60)
-    return topospread
+    return loaded
 
 
 @pytest.mark.parametrize(("arguments", "stdin", "kind"), ANSWERS, ids=str)
@@ -94,7 +94,7 @@ def test_each_verb_prints_documents_of_its_kind(loaded, arguments, stdin, kind):
 def test_each_verb_that_prints_answers_is_tested():
     others = {
         *("serve", "sync", "token", "completion"),  # these print no answers
-        "watch",  # test_watch.py
+        "watch",  # test_watches.py
     }
     assert {arguments[0] for arguments, _, _ in ANSWERS} | others == set(VERBS)
 
@@ -102,7 +102,7 @@ def test_each_verb_that_prints_answers_is_tested():
 def test_each_kind_of_the_schema_is_printed():
     kinds = {each["$ref"].rpartition("/")[2] for each in SCHEMA["oneOf"]}
     printed = {kind for _, _, kind in ANSWERS}
-    # test_watch.py, test_cluster_deletion.py, test_report_watch.py, test_get_constraints.py
+    # test_watches.py, and the transcripts of get and get-constraints
     elsewhere = {"WatchEvent", "ClusterDeletion", "ConstraintEvent", "ConstraintDescriptionList"}
     assert kinds - printed == elsewhere
     assert printed <= kinds

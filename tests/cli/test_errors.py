@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,158 +11,11 @@ import click
 import pytest
 from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
-from tests.cli.conftest import check_document
-from tests.cli.manifests import CLUSTER, POD
+from tests.cli.manifests import CLUSTER
 from topospread.cli.errors import Terminated
 from topospread.cli.main import VERBS, root, run
 
 DONE, NO_NODE, BAD_INPUT, OUT_OF_REACH = 0, 1, 2, 3
-
-USAGE = {
-    "unknown verb": (("aply",), "No such command 'aply'"),
-    "unknown option": (("status", "--fast"), "No such option"),
-    "no file": (("apply",), "Missing option '-f'"),
-    "no pod": (("evaluate",), "say which pods: -f PATH, or NAMESPACE/NAME"),
-    "nothing to delete": (("delete",), "either KIND NAME..., KIND/NAME... or -f PATH"),
-    "two ways to delete": (
-        ("delete", "pod", "x", "-f", "y"),
-        "either KIND NAME..., KIND/NAME... or -f PATH",
-    ),
-    "kind without name": (("delete", "pod"), "either KIND NAME..., KIND/NAME... or -f PATH"),
-    "names of several kinds": (("get", "workloads", "x"), "name the kind of what is wanted"),
-    "names and labels": (("get", "pods", "x", "-l", "a=b"), "give names or --selector"),
-    "form": (("status", "-o", "xml"), "'xml' is not one of"),
-    "top": (("evaluate", "-f", "-", "--top", "0"), "0 is not in the range"),
-    "rules": (("evaluate", "-f", "-", "--args", "x", "--profile", "y"), "give one of them"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "complaint"), USAGE.values(), ids=USAGE)
-def test_usage_errors_advise_help(topospread, arguments, complaint):
-    said = topospread(*arguments, stdin=POD)
-    assert said.code == BAD_INPUT
-    assert complaint in said.err
-    assert said.err.startswith("topospread: ")
-    assert said.err.count("\n") == 1
-    assert "--help`)" in said.err
-
-
-UNREAD = {
-    "before": ("-o", "json", "get", "pods", "--bogus"),
-    "behind": ("get", "pods", "--bogus", "-o", "json"),
-    "in a word": ("get", "pods", "--bogus", "-ojson"),
-    "long": ("get", "pods", "--bogus", "--output", "json"),
-    "long in a word": ("get", "pods", "--bogus", "--output=json"),
-    "of a value": ("get", "pods", "--timeout", "soon", "-o", "json"),
-    "of a verb": ("gett", "pods", "-o", "json"),
-    "last": ("-o", "table", "get", "pods", "--bogus", "-o", "json"),
-}
-
-
-@pytest.mark.parametrize("arguments", UNREAD.values(), ids=UNREAD)
-def test_error_is_json_wherever_the_output_option_stands(topospread, arguments):
-    said = topospread(*arguments)
-    assert (said.code, said.out) == (BAD_INPUT, "")
-    document = json.loads(said.err)
-    check_document(document)
-    assert (document["kind"], document["error"]["reason"]) == ("Error", "BAD_USAGE")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("get", "pods", "--bogus", "-o", "json", "-o", "table"),
-        ("get", "pods", "--bogus", "--", "-o", "json"),
-        ("get", "pods", "--bogus", "-o"),
-    ],
-)
-def test_error_is_text_otherwise(topospread, arguments):
-    assert topospread(*arguments).err.startswith("topospread: No such option '--bogus'")
-
-
-def test_error_in_a_query_names_its_option(topospread):
-    for option in ("--selector", "--protect-selector"):
-        said = topospread("plan-rebalance", option, "a=b=c", "-o", "json")
-        error = json.loads(said.err)["error"]
-        assert (said.code, error["reason"]) == (BAD_INPUT, "INVALID_FIELDS")
-        assert [each["field"] for each in error["violations"]] == [option]
-
-
-INPUT = {
-    "missing file": (("apply", "-f", "none.yaml"), "none.yaml: no such file: check the path"),
-    "bad yaml": (("apply", "-f", "-"), "standard input:2: not YAML: "),
-    "unknown kind to get": (("get", "ingresses"), "unknown kind 'ingresses': there are nodes"),
-    "unknown kind to delete": (("delete", "ingress", "x"), "unknown kind 'ingress'"),
-    "bad query": (("get", "pods", "-l", "a=b=c"), "'a=b=c' is no requirement: write key=value"),
-    "bad gate": (("evaluate", "-f", "-", "--gate", "X"), "--gate X: write NAME=true or NAME=false"),
-    "no freshness": (("evaluate", "-f", "-", "--consistency", ""), "write full, minimize-latency"),
-    "no such args": (("evaluate", "-f", "-", "--args", "no.yaml"), "no.yaml: no such file"),
-    "missing CA": (("status", "--tls-ca", "no.pem"), "'no.pem' does not exist"),
-    "half a pair": (("status", "--tls-cert", __file__), "a cert is given without its key"),
-    "not PEM": (("status", "--tls-ca", __file__), "is not a PEM file"),
-    "plain text afar": (("status", "--address", "10.9.8.7:1"), "no TLS is set up"),
-    "unknown cluster": (("get", "nodes", "--cluster", "missing"), "missing"),
-    "missing configuration": (("config", "check", "no.yaml"), "no.yaml: cannot be read"),
-}
-STDIN = {"bad yaml": "kind: Pod\n metadata: x\n"}
-
-
-@pytest.mark.parametrize("name", INPUT)
-def test_bad_input_is_reported(topospread, name):
-    arguments, complaint = INPUT[name]
-    said = topospread(*arguments, stdin=STDIN.get(name, POD))
-    assert said.code == BAD_INPUT, said
-    assert complaint in said.err
-    assert said.err.startswith("topospread: ")
-    assert said.err.count("\n") == 1
-    assert said.out == ""
-
-
-def test_wrong_types_are_reported_at_once(topospread):
-    wrong = "kind: Pod\nmetadata: {name: p}\nspec: {nodeName: 5}\n---\nkind: Node\nmetadata: 7\n"
-    said = topospread("apply", "-f", "-", stdin=wrong)
-    assert said.code == BAD_INPUT
-    first, second = said.err.splitlines()
-    assert first.startswith("topospread: standard input:1: Pod p: spec.nodeName: ")
-    assert second.startswith("topospread: standard input:5: Node without a name: metadata: ")
-
-
-def test_long_lists_of_errors_are_cut(topospread):
-    wrong = "---\n".join(f"kind: Pod\nmetadata: {{name: p{n}}}\nspec: 1\n" for n in range(50))
-    said = topospread("apply", "-f", "-", stdin=wrong)
-    assert len(said.err.splitlines()) == 21
-    assert said.err.splitlines()[-1] == "topospread: … and 30 more"
-
-
-def test_input_without_pods_is_reported(topospread):
-    said = topospread("evaluate", "-f", "-", stdin="kind: Service\nmetadata: {name: s}\n")
-    assert said.code == BAD_INPUT
-    assert "no pod to evaluate in the input: give one of Pod, Deployment" in said.err
-
-
-NO_SERVER = "or name another with --address"
-NOR_NEEDED = "name another with --address, or read the cluster itself with --from kubeconfig"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "advice"),
-    [
-        (("status",), NO_SERVER),
-        (("apply", "-f", "-"), NO_SERVER),
-        (("delete", "pod", "x"), NO_SERVER),
-        (("evaluate", "-f", "-"), NOR_NEEDED),
-        (("get", "pods"), NOR_NEEDED),
-        (("report",), NOR_NEEDED),
-    ],
-    ids=str,
-)
-def test_unreachable_server_is_reported(bare, arguments, advice):
-    said = bare(*arguments, "--address", "127.0.0.1:1", "--timeout", "30", stdin=POD)
-    assert said.code == OUT_OF_REACH
-    assert said.err == (
-        "topospread: no server answers at 127.0.0.1:1 (Connection refused): start one with "
-        f"`topospread serve`, {advice}\n"
-    )
 
 
 def test_unknown_host_is_reported(bare):
@@ -289,3 +141,11 @@ def test_another_runtime_error_is_none():
 
     with pytest.raises(RuntimeError, match="a defect"):
         run([], failing)
+
+
+def test_a_name_that_is_no_utf_8_is_bad_input(topospread):
+    said = topospread("plan-rebalance", "-n", "\udcff")
+    assert (said.code, said.err) == (
+        BAD_INPUT,
+        "topospread: '\\udcff' is not UTF-8, as names and texts must be\n",
+    )

@@ -106,13 +106,6 @@ def test_no_server_is_looked_for(bare, folder, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("given", [("--address", "127.0.0.1:7946"), ("--tls",)])
-def test_an_option_of_a_server_beside_it_is_refused(bare, folder, given):
-    said = bare("get", "nodes", "--from", "dump.yaml", *given)
-    text = f"topospread: --from calls no server: leave out {given[0]}, or --from"
-    assert (said.code, said.err.startswith(text)) == (2, True)
-
-
 def test_a_directory_and_standard_input_are_read(bare, folder):
     (folder / "state").mkdir()
     os.rename("dump.yaml", "state/all.yaml")
@@ -125,62 +118,6 @@ def test_a_directory_and_standard_input_are_read(bare, folder):
 def test_standard_input_is_read_for_one_thing(bare, folder):
     said = bare("evaluate", "-f", "-", "--from", "-", stdin=STATE)
     assert (said.code, "standard input can be read once" in said.err) == (2, True)
-
-
-def test_the_scheduler_configuration_holds(bare, folder):
-    (folder / "config.yaml").write_text(
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-        "profiles:\n- schedulerName: default-scheduler\n  pluginConfig:\n"
-        "  - name: PodTopologySpread\n    args:\n      defaultingType: List\n"
-        "      defaultConstraints:\n"
-        "      - {maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}\n"
-    )
-    asked = ("evaluate", "shop/web-0", "--from", "dump.yaml")
-    assert bare(*asked).code == 0
-    assert bare(*asked, "--config", "config.yaml").code == 1
-
-
-def test_a_configuration_that_cannot_be_used_is_refused(bare, folder):
-    said = bare("get", "nodes", "--from", "dump.yaml", "--config", "pod.yaml")
-    assert (said.code, "pod.yaml" in said.err) == (2, True)
-    said = bare("get", "nodes", "--config", "pod.yaml")
-    assert (said.code, "--config goes with --from" in said.err) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("kind: Node\nmetadata: {name: [a]}\n", "metadata.name"),
-        ("kind: Node\nmetadata: {name: a/b}\n", "state.yaml:1: Node a/b: metadata.name"),
-        ("kind: Node\nmetadata: {}\n", "state.yaml:1: Node without a name: metadata.name"),
-        ("kind: Deployment\nmetadata: {name: a}\n", "there are no nodes, pods or workloads"),
-        ("kind: [\n", "state.yaml:2: not YAML"),
-    ],
-)
-def test_manifests_that_cannot_be_read_are_named_by_file_and_line(bare, folder, content, said):
-    (folder / "state.yaml").write_text(content)
-    refused = bare("get", "nodes", "--from", "state.yaml")
-    assert (refused.code, refused.out) == (2, "")
-    assert said in refused.err
-    assert "state.yaml" in refused.err
-
-
-def test_an_object_that_is_given_twice_is_there_as_apply_leaves_it(bare, folder):
-    def node(version: str, zone: str) -> str:
-        labels = f"{{topology.kubernetes.io/zone: {zone}}}"
-        return f"---\nkind: Node\nmetadata: {{name: a, labels: {labels}{version}}}\n"
-
-    (folder / "one.yaml").write_text(node("", "old") + node("", "new"))
-    assert "new" in bare("get", "nodes", "--from", "one.yaml").out
-    newer, older = ', resourceVersion: "10"', ', resourceVersion: "9"'
-    (folder / "two.yaml").write_text(node(newer, "new") + node(older, "old"))
-    assert "new" in bare("get", "nodes", "--from", "two.yaml").out
-
-
-def test_a_second_source_is_refused_not_forgotten(bare, folder):
-    said = bare("get", "nodes", "--from", "dump.yaml", "--from", "pod.yaml")
-    assert said.code == 2
-    assert "give one source: several files may stand in one directory" in said.err
 
 
 JUDGING = [asked for name, asked in ASKED.items() if not name.startswith(("get", "dump"))]
@@ -202,47 +139,6 @@ def test_a_file_without_nodes_is_shown(bare, folder):
     for asked in (("get", "pods"), ("get", "pod/shop/web-9"), ("dump",)):
         said = bare(*asked, "--from", "pods.yaml")
         assert (said.code, "web-9" in said.out, said.err) == (0, True, "")
-
-
-def owned(constraint: str = "") -> str:
-    owner = "apiVersion: apps/v1, kind: ReplicaSet, name: web-1, uid: r1, controller: true"
-    return (
-        f"---\nkind: Pod\nmetadata: {{name: web-1-x, uid: p1, ownerReferences: [{{{owner}}}]}}\n"
-        f"spec: {{nodeName: a1{constraint}}}\n"
-    )
-
-
-def test_pods_whose_owners_are_not_given_have_no_default_constraints_and_that_is_said(bare, folder):
-    owner = "---\napiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: web-1}\n"
-    own = (
-        ", topologySpreadConstraints: [{maxSkew: 1, topologyKey: rack, "
-        "whenUnsatisfiable: ScheduleAnyway, labelSelector: {}}]"
-    )
-    for content, warned in ((owned(), True), (owned() + owner, False), (owned(own), False)):
-        (folder / "part.yaml").write_text(CLUSTER + content)
-        said = bare("report", "--from", "part.yaml")
-        assert (said.code, COMPLETE in said.err) == (0, warned)
-        assert COMPLETE not in bare("get", "pods", "--from", "part.yaml").err
-
-
-def test_a_cluster_that_can_have_no_such_name_is_refused(bare, folder):
-    said = bare("report", "--from", "dump.yaml", "--cluster", "No_Label")
-    assert said.code == 2
-    assert "'No_Label' is not a DNS label" in said.err
-
-
-def test_the_time_out_bounds_what_is_computed(bare, folder):
-    said = bare("report", "--from", "dump.yaml", "--timeout", "0.000001")
-    assert (said.code, said.out) == (3, "")
-    assert "did not answer in time" in said.err
-    assert "unix:" not in said.err
-
-
-def test_no_file_is_read_for_a_configuration_that_cannot_be_used(bare, folder):
-    (folder / "broken.yaml").write_text("kind: Other\n")
-    said = bare("report", "--from", "dump.yaml", "--config", "broken.yaml")
-    again = bare("report", "--from", "nowhere.yaml", "--config", "broken.yaml")
-    assert (said.code, again.code, again.err) == (2, 2, said.err)
 
 
 MEASURED = """\

@@ -120,12 +120,6 @@ def test_a_refusal_names_the_address_and_the_status(bare, api, tmp_path, status)
     assert said.err.startswith(text)
 
 
-def test_a_kubeconfig_goes_with_that_source_only(bare, tmp_path):
-    for source in ((), ("--from", "dump.yaml")):
-        said = bare("get", "pods", *source, "--kubeconfig", "some")
-        assert (said.code, "--kubeconfig goes with --from kubeconfig" in said.err) == (2, True)
-
-
 def test_a_cluster_without_objects_is_refused(bare, tmp_path):
     with ApiServer(Objects()) as serving:
         config = kubeconfig(tmp_path, serving.url)

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-
 import pytest
 
 from tests.cli.manifests import CLUSTER, POD
-from tests.waiting import PATIENCE
 from topospread.cli.errors import BAD_INPUT, DONE, NO_NODE_FITS, BadInput
 from topospread.cli.kinds import POD as POD_KIND
 from topospread.cli.kinds import RESERVATION, STORED, full_name, named_pod, node_name, parse_name
@@ -130,56 +124,6 @@ def test_verb_takes_every_form_of_a_name(loaded, verb, form):
     assert (said.code in {DONE, NO_NODE_FITS}, said.err) == (True, "")
 
 
-GETS = {
-    ("get", "pods", "shop/web-0", "pod/shop/web-1"): [HERE, "pod/shop/web-1"],
-    ("get", HERE): [HERE],
-    ("get", "po/web-0", "-n", "shop"): [HERE],
-    ("get", HERE, "node/a1", "svc/shop/web"): [HERE, "node/a1", "service/shop/web"],
-    ("get", "reservation/shop/web-2"): ["reservation/shop/web-2"],
-    ("get", "no", "a1", "node/a2"): ["node/a1", "node/a2"],
-    ("delete", HERE, "no/a1"): [HERE, "node/a1"],
-    ("release", "pod/shop/web-2"): ["reservation/shop/web-2"],
-    ("reserve", "node/b1", "pod/shop/web-9"): ["node/b1"],
-    ("place", "shop/web-9", "--candidate", "node/b1"): ["node/b1"],
-    ("simulate", "shop/web-9", "--drain", "node/a1"): ["node/b1"],
-}
-
-
-@pytest.mark.parametrize("arguments", GETS, ids=" ".join)
-def test_kind_may_stand_before_each_name(loaded, arguments):
-    loaded("release", "shop/web-2", "--ignore-not-found")
-    loaded("reserve", "b1", "-f", "-", stdin=POD)
-    if "web-9" in " ".join(arguments):
-        loaded("release", "shop/web-2")
-    said = loaded(*arguments, "-o", "name")
-    assert (said.code, said.lines) == (DONE, GETS[arguments])
-
-
-REFUSED = {
-    ("get", HERE, "web-1"): "'web-1' has no kind: write KIND/NAME or KIND/NAMESPACE/NAME",
-    ("get", "pods", "node/b1"): "or pod/NAMESPACE/NAME",
-    ("get", "pods", "svc/shop/web"): "names a service, not a pod",
-    ("get", "workloads", "web"): "of several kinds",
-    ("get", "deploy/shop/web"): "write KIND/NAME or KIND/NAMESPACE/NAME",
-    ("get", "deployments"): "a server stores no Deployments",
-    ("get", HERE, "reservation/shop/web-2"): "ask for them alone",
-    ("get", HERE, "-l", "app=web"): "names or --selector",
-    ("delete", "workloads", "web"): "of several kinds",
-    ("delete", "pods"): "say what to delete",
-    ("evaluate", "shop/web-0", "-n", "data"): "not in --namespace data",
-    ("reserve", "shop/a1", HERE): "is no name of a node",
-    ("simulate", "--drain", "pod/a1", HERE): "names a pod, not a node",
-    ("watch", "deploy/shop/web"): "names a deployment",
-}
-
-
-@pytest.mark.parametrize("arguments", REFUSED, ids=" ".join)
-def test_name_that_cannot_be_meant_is_refused(loaded, arguments):
-    said = loaded(*arguments)
-    assert (said.code, said.out) == (BAD_INPUT, "")
-    assert REFUSED[arguments] in said.err
-
-
 PRINTERS = {
     "get": ("get", "pods", "-n", "shop"),
     "get by name": ("get", HERE),
@@ -237,29 +181,3 @@ def test_nodes_that_a_verb_prints_are_taken_by_others(topospread, printer):
     ):
         said = topospread(*arguments)
         assert (said.code in {DONE, NO_NODE_FITS}, said.err) == (True, ""), arguments
-
-
-WATCHED = {
-    (HERE, "no"): {"node/a1", "node/a2", "node/b1", HERE},
-    ("pods", "svc", "-n", "shop"): {HERE, "pod/shop/web-1", "pod/shop/web-9", "service/shop/web"},
-    ("po/web-0", "svc", "-n", "shop"): {HERE, "service/shop/web"},
-}
-
-
-@pytest.mark.parametrize("arguments", WATCHED, ids=" ".join)
-def test_watch_shows_the_objects_that_are_meant(loaded, address, cluster, arguments):
-    other = "kind: Pod\nmetadata: {name: web-0, namespace: elsewhere}\n"
-    loaded("apply", "-f", "-", stdin=other)
-    command = [sys.executable, "-m", "topospread", "watch", *arguments, "--send-initial"]
-    environment = {**os.environ, "TOPOSPREAD_ADDRESS": address, "TOPOSPREAD_CLUSTER": cluster}
-    with subprocess.Popen(
-        [*command, "-o", "name"], env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        shown = WATCHED[arguments]
-        assert {process.stdout.readline().strip() for _ in shown} == shown
-        loaded("delete", "pod/elsewhere/web-0")
-        loaded("delete", HERE)
-        assert process.stdout.readline().strip() == HERE
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 130

@@ -1,4 +1,4 @@
-"""Tables, on a terminal of 80 columns as in a pipe: cells are whole."""
+"""Tables, on a terminal of 80 columns as in a pipe: cells are whole, and bars fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ import termios
 import pytest
 
 from tests.cli.manifests import CLUSTER
-from tests.cli.processes import TOPOSPREAD, environment
+from tests.cli.processes import TOPOSPREAD, environment, run
+from tests.cli.spreads import NODES as SPREAD_NODES
+from tests.cli.spreads import STATES, node, pod
+from topospread.cli.errors import DONE, MAX_LINES
 
 LONG = "disk-eu-central-1a-0123456789abcdef0123456789abcdef-pool"
 NODES = [f"{LONG}-{number}" for number in range(3)]
@@ -25,10 +28,10 @@ SPREAD = (
 
 def long_names() -> str:
     made = []
-    for number, node in enumerate(NODES):
+    for number, host in enumerate(NODES):
         made.append(
-            f"kind: Node\nmetadata: {{name: {node}, labels: {{zone: zone-{number}, "
-            f"kubernetes.io/hostname: {node}, topology.kubernetes.io/zone: zone-{number}}}}}\n"
+            f"kind: Node\nmetadata: {{name: {host}, labels: {{zone: zone-{number}, "
+            f"kubernetes.io/hostname: {host}, topology.kubernetes.io/zone: zone-{number}}}}}\n"
         )
         made.append(
             f"kind: Pod\nmetadata: {{name: orders-database-{number}, namespace: data, "
@@ -77,6 +80,12 @@ def loaded(topospread):
     return topospread
 
 
+@pytest.fixture
+def where(address, cluster):
+    """Variables of a process that asks the same server."""
+    return {"TOPOSPREAD_ADDRESS": address, "TOPOSPREAD_CLUSTER": cluster}
+
+
 SHOWN = {
     ("get", "pods", "-n", "data"): ["data", "orders-database-0", NODES[0]],
     ("get", "pods", "-o", "wide"): ["StatefulSet/orders-database", NODES[0]],
@@ -95,16 +104,14 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("arguments", SHOWN, ids=" ".join)
-def test_cells_are_whole_on_a_narrow_terminal(loaded, address, cluster, arguments):
-    where = {"TOPOSPREAD_ADDRESS": address, "TOPOSPREAD_CLUSTER": cluster}
+def test_cells_are_whole_on_a_narrow_terminal(loaded, where, arguments):
     lines = on_terminal(*arguments, **where)
     text = "\n".join(lines)
     assert "…" not in text
     assert [part for part in SHOWN[arguments] if part not in text] == []
 
 
-def test_terminal_and_pipe_show_the_same_table(loaded, address, cluster):
-    where = {"TOPOSPREAD_ADDRESS": address, "TOPOSPREAD_CLUSTER": cluster}
+def test_terminal_and_pipe_show_the_same_table(loaded, where):
     assert on_terminal("get", "pods", **where) == loaded("get", "pods").lines
 
 
@@ -134,3 +141,67 @@ def test_wide_is_a_table_to_verbs_without_more_columns(topospread):
     topospread("apply", "-f", "-", stdin=CLUSTER)
     assert topospread("evaluate", "shop/web-0", "-o", "wide").lines[0] == "Pod shop/web-0"
     assert topospread("-o", "wide", "get", "nodes", "-o", "name").lines[0] == "node/a1"
+
+
+WORST_FIRST = ["StatefulSet/db", "StatefulSet/web", "DaemonSet/log", "StatefulSet/cart"]
+
+
+@pytest.fixture
+def reported(topospread):
+    assert topospread("apply", "-f", "-", stdin=STATES).code == DONE
+    return topospread
+
+
+def owners(said):
+    """Owners of a table's rows."""
+    return [line.split()[1] for line in said.lines if line.split()]
+
+
+def test_reasons_that_would_be_too_many_are_counted(topospread):
+    number = MAX_LINES + 2
+    racks = [pod(f"w{i}", 0, "a1", key="rack", action="ScheduleAnyway") for i in range(number)]
+    assert topospread("apply", "-f", "-", stdin=SPREAD_NODES + "".join(racks)).code == DONE
+    said = topospread("report").lines
+    assert len(said) == 1 + number + 1 + MAX_LINES + 1
+    assert said[-1] == "... and 2 more: -o wide has all messages"
+
+
+def test_pages_are_joined(reported, monkeypatch):
+    monkeypatch.setattr("topospread.cli.render.constraints.PAGE_SIZE", 1)
+    assert owners(reported("report", "--no-headers")) == WORST_FIRST
+    assert owners(reported("report", "--no-headers", "--limit", "3")) == WORST_FIRST[:3]
+
+
+def test_bars_are_as_long_as_fits_the_terminal(topospread, where):
+    zones = [f"eu-central-1{letter}" for letter in "abc"]
+    nodes = "".join(node(zone, zone) for zone in zones)
+    pods = "".join(pod("web", number, zones[number % 3]) for number in range(60))
+    assert topospread("apply", "-f", "-", stdin=nodes + pods).code == DONE
+    columns = (220, 150, 120, 60)
+    shown = [on_terminal("report", columns=width, **where)[1] for width in columns]
+    assert all(len(line) <= width for line, width in zip(shown[:3], columns, strict=False))
+    longest, shorter, without_prefix, ends = (line.split("0  ", 2)[-1] for line in shown)
+    assert longest == " · ".join(f"{zone} {'█' * 10} 20" for zone in zones)
+    assert re.fullmatch(r"eu-central-1a █{1,9} 20 · .*", shorter)
+    assert re.fullmatch(r"-1a █+ 20 · -1b █+ 20 · -1c █+ 20", without_prefix)
+    assert ends == "20..20 in 3 domains"
+
+
+def test_other_encodings_have_bars_of_their_own(reported, where):
+    said = run("report", "web", PYTHONIOENCODING="ascii", **where).stdout
+    assert said.splitlines()[1].endswith("a ### 3, b 0")
+
+
+def test_states_have_colours_on_a_terminal_alone(reported, where, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b" not in reported("report").out
+    shown = on_terminal("report", styled=True, **where)
+    assert "\x1b[31mBlocked" in "".join(shown)
+    assert "\x1b[31m" not in "".join(on_terminal("report", styled=True, NO_COLOR="1", **where))
+
+
+def test_pods_of_a_constraint_that_are_left_out_are_counted(topospread):
+    many = "".join(pod("web", number, f"a{number % 2 + 1}") for number in range(102))
+    assert topospread("apply", "-f", "-", stdin=SPREAD_NODES + many).code == DONE
+    (name,) = topospread("report", "-o", "name").lines
+    assert topospread("get", name).lines[-1] == "... and 2 more pods"

@@ -73,29 +73,6 @@ def test_invalid_access_file_is_not_changed(bare, tmp_path, content):
     assert file.read_bytes() == content.encode("latin-1")
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--role", "rule"), "'rule' is no role; there are read, decide, place, write, admin"),
-        (("--role", "read@"), "names no cluster"),
-        ((), "Missing option '--role'"),
-        (("--role", "read", "--expires-in", "soon"), "write 90d or 12h"),
-        (("--role", "read", "--name", " "), "--name: give a name"),
-    ],
-)
-def test_errors_are_reported(bare, tmp_path, more, message):
-    said = new(bare, tmp_path / "access.yaml", *more)
-    assert said.code == 2
-    assert message in said.err
-    assert not (tmp_path / "access.yaml").exists()
-
-
-def test_missing_folder_is_reported(bare, tmp_path):
-    said = new(bare, tmp_path / "nowhere" / "access.yaml", "--role", "read")
-    assert (said.code, said.out) == (2, "")
-    assert "cannot be changed: there is no folder" in said.err
-
-
 def test_token_is_sent_from_variable_or_file(bare, tmp_path, monkeypatch):
     access = tmp_path / "access.yaml"
     token = new(bare, access, "--role", "read").out.strip()

@@ -23,8 +23,8 @@ from topospread_client import (
     verdicts_by_node,
 )
 from topospread_client import _errors as errors
+from topospread_client._calls import MAX_CANCELS, MAX_REFUSALS
 from topospread_client._methods import METHODS
-from topospread_client._retries import MAX_CANCELS, MAX_REFUSALS
 from topospread_proto.v1.cluster_state_service_pb2 import (
     ApplyObjectsResponse,
 )

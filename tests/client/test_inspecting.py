@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.client.manifests import TWO_ZONES, node, pod, spread
+from tests.client.manifests import TWO_ZONES, pod, spread
 from tests.waiting import PATIENCE
 from topospread_client import ConstraintTable, trace_id
 from topospread_proto.v1 import inspector_service_pb2 as pb
@@ -112,22 +112,6 @@ def test_a_watch_begins_with_all_constraints_and_goes_on_with_changes(zones):
     assert {each.state: each.constraint_count for each in table.totals}[
         pb.SPREAD_STATE_INEFFECTIVE
     ] == 0
-
-
-def test_a_watch_goes_on_after_a_list(zones):
-    listed = zones.list_constraints_page(consistency=zones.fresh)
-    zones.apply_objects([node("c1", "c")])
-    zones.apply_objects([owned("web-9", "b1", by="web")])
-    watch = zones.watch_constraints(
-        revision=listed.meta.revision, filter={"states": ["VIOLATED"]}, timeout=PATIENCE
-    )
-    seen: list[pb.ConstraintStatus] = []
-    while not (seen and seen[-1].domains[-1].pod_count == 3 and len(seen[-1].domains) == 3):
-        changes = next(watch)
-        assert not changes.complete
-        seen += changes.constraints
-    watch.close()
-    assert set(owners(seen)) == {"web"}
 
 
 def message(revision, *constraints, gone=(), complete=False, partial=False):

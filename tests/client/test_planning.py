@@ -1,6 +1,8 @@
-"""Explanations and plans through either client, on a real server."""
+"""Explanations, plans, and places that are held, through either client, on a real server."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -96,3 +98,45 @@ def test_scenarios_are_mappings_or_messages(zones):
         zones.simulate(incoming(), scenario={"changes": {"drain_nodes": ["missing"]}})
     with pytest.raises(NotFound):
         zones.simulate("default/missing")
+
+
+@pytest.fixture
+def two_zones(client):
+    """A client of a cluster in which only b1 passes for the incoming pod."""
+    client.apply_objects(TWO_ZONES)
+    return client
+
+
+def test_node_is_chosen_and_reserved(two_zones):
+    placed = two_zones.place_pod(incoming(), reservation_ttl=3600)
+
+    assert (placed.node, placed.verdict.code, placed.already_bound) == (
+        "b1",
+        common.VERDICT_CODE_SUCCESS,
+        False,
+    )
+    left = placed.expire_time.ToDatetime(UTC) - datetime.now(UTC)
+    assert timedelta(minutes=50) < left < timedelta(minutes=70)
+    assert placed.meta.revision
+    assert trace_id(placed)
+    (kept,) = two_zones.list_reservations()
+    assert (kept.pod.namespace, kept.pod.name, kept.node) == ("default", "incoming", "b1")
+    assert kept.labels == {"app": "web"}
+    assert kept.expire_time == placed.expire_time
+    assert two_zones.get_cluster().cluster.reservation_count == 1
+    assert two_zones.get_reservation("incoming").reservation == kept
+
+
+def test_a_node_is_reserved_and_released(two_zones):
+    assert two_zones.reserve_node(incoming(), "b1").verdict.code == common.VERDICT_CODE_SUCCESS
+    refused = two_zones.reserve_node(
+        pod("x", topologySpreadConstraints=[spread(maxSkew=1)]), "missing"
+    )
+    assert refused.verdict.code == common.VERDICT_CODE_ERROR
+    assert not refused.HasField("expire_time")
+
+    assert two_zones.release_reservation("incoming").released
+    assert not two_zones.release_reservation("incoming").released
+    with pytest.raises(NotFound):
+        two_zones.get_reservation("incoming")
+    assert list(two_zones.list_reservations(namespace="default")) == []

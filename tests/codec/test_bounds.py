@@ -14,12 +14,12 @@ from topospread.codec.parsing import (
     NODES,
     PODS,
     SMALL,
-    TERMS,
     USUAL,
     check_repeats,
 )
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
+from topospread.service.decisions.pods import Limits
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.options.v1 import options_pb2
 from topospread_proto.v1 import (
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from google.protobuf.message import Message
+
+
+TERMS = Limits().terms
 
 
 def _pod(**counts: int) -> kubernetes_pb2.Pod:

@@ -1,4 +1,4 @@
-"""Frames have the fields of the messages that they stand for, but leave the pod as bytes."""
+"""Messages that read the bytes of others agree on numbers and types: frames, stored objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from topospread.codec.frames import framed
-from topospread.generated.internal.v1 import frames_pb2
+from topospread.generated.internal.v1 import frames_pb2, stored_pb2
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.v1 import (
     cluster_state_service_pb2,
@@ -152,3 +152,48 @@ def test_a_pod_is_named_and_its_name_is_no_part_of_its_shape():
     assert (first.name, first.uid, sibling.name, sibling.uid) == ("a", "1", "b", "2")
     assert first.key == sibling.key != other.key
     assert first.parse(most_terms=0).labels == {"app": "w"}
+
+
+ENTRY = "CountedLabel"  # an entry of a map
+PREFIXES = ("Stored", "Relevant", "Counted", "Listed", "Evicted")
+OTHER_NAMES = {
+    "Meta": "ObjectMeta",
+    "Owner": "OwnerReference",
+    "Port": "ContainerPort",
+    "Resources": "ResourceRequirements",
+}
+OWN = "StoredReservation"  # no object of Kubernetes
+NARROW = [
+    message
+    for message in stored_pb2.DESCRIPTOR.message_types_by_name.values()
+    if message.name not in (ENTRY, OWN)
+]
+
+
+def whole(narrow: Descriptor) -> Descriptor | None:
+    """The message of the Kubernetes subset whose bytes the narrow one reads."""
+    name = narrow.name
+    for prefix in PREFIXES:
+        name = name.removeprefix(prefix)
+    return kubernetes_pb2.DESCRIPTOR.message_types_by_name.get(OTHER_NAMES.get(name, name))
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+@pytest.mark.parametrize("narrow", NARROW, ids=lambda message: message.name)
+def test_narrow_messages_declare_fields_of_the_whole_ones(narrow):
+    source = whole(narrow)
+    assert source is not None, "no such message in kubernetes.proto"
+    for field in narrow.fields:
+        other = source.fields_by_name[field.name]
+        assert field.number == other.number
+        assert field.is_repeated == other.is_repeated
+        if field.type == FieldDescriptor.TYPE_BYTES:
+            # Left encoded on purpose: an entry of a map, or a part that is only there or not.
+            assert other.message_type is not None
+            continue
+        assert field.type == other.type
+        assert is_map(field) == is_map(other)
+        assert field.has_presence == other.has_presence

@@ -19,6 +19,7 @@ from topospread_client import (
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 FIRST = "spec.topologySpreadConstraints[0]"
+DELETION = "metadata.deletionTimestamp"
 
 FULL_POD = {
     "apiVersion": "v1",
@@ -156,43 +157,25 @@ def test_an_item_of_a_list_may_lack_its_api_version():
 @pytest.mark.parametrize(
     ("manifest", "text"),
     [
-        (
-            constraint(maxSkew="x"),
-            'spec.topologySpreadConstraints[0].maxSkew: expected integer, got string "x"',
-        ),
-        (
-            constraint(maxSkew=1.5),
-            "spec.topologySpreadConstraints[0].maxSkew: expected integer, got number 1.5",
-        ),
-        (
-            constraint(maxSkew=True),
-            "spec.topologySpreadConstraints[0].maxSkew: expected integer, got boolean true",
-        ),
+        (constraint(maxSkew="x"), f'{FIRST}.maxSkew: expected integer, got string "x"'),
+        (constraint(maxSkew=1.5), f"{FIRST}.maxSkew: expected integer, got number 1.5"),
+        (constraint(maxSkew=True), f"{FIRST}.maxSkew: expected integer, got boolean true"),
         (
             constraint(maxSkew=2**31),
             f"{FIRST}.maxSkew: expected integer of 32 bits, got 2147483648",
         ),
-        (
-            constraint(labelSelector=[]),
-            "spec.topologySpreadConstraints[0].labelSelector: expected object, got array",
-        ),
+        (constraint(labelSelector=[]), f"{FIRST}.labelSelector: expected object, got array"),
         (
             constraint(matchLabelKeys=["a", 1]),
-            "spec.topologySpreadConstraints[0].matchLabelKeys[1]: expected string, got number 1",
+            f"{FIRST}.matchLabelKeys[1]: expected string, got number 1",
         ),
         (
             constraint(labelSelector={"matchLabels": {"a": 1}}),
-            (
-                "spec.topologySpreadConstraints[0].labelSelector.matchLabels[a]: expected string, "
-                "got number 1"
-            ),
+            f"{FIRST}.labelSelector.matchLabels[a]: expected string, got number 1",
         ),
         (
             constraint(labelSelector={"matchLabels": {None: "a"}}),
-            (
-                "spec.topologySpreadConstraints[0].labelSelector.matchLabels[None]: "
-                "expected string as key, got null"
-            ),
+            f"{FIRST}.labelSelector.matchLabels[None]: expected string as key, got null",
         ),
         (pod_with(nodeName=False), "spec.nodeName: expected string, got boolean false"),
         (pod_with(nodeSelector=["a"]), "spec.nodeSelector: expected object, got array"),
@@ -205,14 +188,11 @@ def test_an_item_of_a_list_may_lack_its_api_version():
         ({"metadata": {}}, "kind: required: this is no Kubernetes object"),
         (
             {"kind": "Pod", "metadata": {"deletionTimestamp": "yesterday"}},
-            'metadata.deletionTimestamp: expected time in RFC 3339, got string "yesterday"',
+            f'{DELETION}: expected time in RFC 3339, got string "yesterday"',
         ),
         (
             {"kind": "Pod", "metadata": {"deletionTimestamp": "2026-02-30T00:00:00Z"}},
-            (
-                "metadata.deletionTimestamp: expected time in RFC 3339, "
-                'got string "2026-02-30T00:00:00Z"'
-            ),
+            f'{DELETION}: expected time in RFC 3339, got string "2026-02-30T00:00:00Z"',
         ),
         (
             pod_with(nodeName="n" * 100 + '"', schedulerName=["x"]),

@@ -1,6 +1,10 @@
-"""Stored bytes to the index's changes."""
+"""Stored bytes to the index's changes, and reservations as they are stored."""
 
+from __future__ import annotations
+
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,15 +19,36 @@ from topospread.codec.parsing import parse_request
 from topospread.codec.pods import node_from_proto, pod_from_proto, workload_from_proto
 from topospread.codec.rows import (
     ChangeDecoder,
+    ReservationTemplate,
     decode_node,
     decode_pod,
     decode_workload,
+    reservation_key,
+    reservation_row,
 )
 from topospread.codec.stored import stored
 from topospread.errors import CorruptValue, InvalidRequest
-from topospread.index.changes import NodeChange, PodChange, PodRow, WorkloadChange
+from topospread.generated.internal.v1.stored_pb2 import StoredReservation
+from topospread.index.changes import (
+    NodeChange,
+    PodChange,
+    PodRow,
+    ReservationChange,
+    ReservationRow,
+    WorkloadChange,
+)
 from topospread.kube.demands import SCHEDULING_GATES
-from topospread.kube.objects import TERMINAL_PHASES, OwnerReference
+from topospread.kube.objects import (
+    DO_NOT_SCHEDULE,
+    HONOR,
+    TERMINAL_PHASES,
+    LabelSelector,
+    OwnerReference,
+    Pod,
+    SpreadConstraint,
+)
+from topospread.spread.constraints import pod_constraints
+from topospread.spread.settings import Rules
 from topospread.store.model import Key, Kind
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
@@ -228,5 +253,92 @@ def test_mutated_bytes_are_read_or_refused_but_nothing_else(data):
     except InvalidRequest:
         return
     pod_from_proto(message)
-    message.metadata.name = "p"
-    stored(ClusterObject(pod=message))
+    message.metadata.name, message.metadata.namespace = "p", "team"
+    with suppress(InvalidRequest):  # its uid and version may be none that can be stored
+        stored(ClusterObject(pod=message))
+
+
+POD = Pod(
+    "web-1",
+    "prod",
+    "u1",
+    {"b": "2", "app": "web"},
+    owner=OwnerReference("apps/v1", "ReplicaSet", "web", "u0"),
+    constraints=(
+        SpreadConstraint(
+            1,
+            "zone",
+            DO_NOT_SCHEDULE,
+            LabelSelector((("app", "web"),)),
+            min_domains=3,
+            node_taints_policy=HONOR,
+        ),
+        SpreadConstraint(2, "rack", DO_NOT_SCHEDULE, None, match_label_keys=("b",)),
+    ),
+)
+CONSTRAINTS = pod_constraints(POD, Rules(), None).hard.constraints
+KEY = reservation_key("prod", "web-1")
+
+
+def held(node="n1", uid="u1", **changes):
+    parts: dict[str, Any] = {
+        "pod": POD,
+        "requests": (("cpu", 250),),
+        "constraints": CONSTRAINTS,
+        **changes,
+    }
+    return ReservationTemplate(**parts).held(KEY, uid, node)
+
+
+def test_reservation_is_counted_by_labels_and_node():
+    stored = replace(held(), expires_at=5)
+    labels = (("app", "web"), ("b", "2"))
+    row = ReservationRow("u1", labels, "n1", 5, (("cpu", 250),))
+
+    assert reservation_row(stored) == row
+    assert stored.key == Key(Kind.RESERVATION, "prod", "web-1")
+    assert ChangeDecoder().change(stored.key, stored) == ReservationChange("prod", "web-1", row)
+    assert ChangeDecoder().change(stored.key, None) == ReservationChange("prod", "web-1", None)
+
+
+def test_reservation_has_owner_and_constraints():
+    message = StoredReservation.FromString(held().payload)
+
+    assert (message.owner.kind, message.owner.name, message.owner.uid) == (
+        "ReplicaSet",
+        "web",
+        "u0",
+    )
+    assert dict(message.requests) == {"cpu": 250}
+    zone, rack = message.constraints
+    assert (zone.max_skew, zone.topology_key, zone.min_domains) == (1, "zone", 3)
+    assert zone.node_taints_policy == HONOR
+    (expression,) = zone.label_selector.match_expressions
+    assert (expression.key, expression.operator, list(expression.values)) == ("app", "In", ["web"])
+    assert not rack.HasField("label_selector")
+
+
+def test_equal_reservations_have_equal_bytes():
+    other = replace(POD, labels={"app": "web", "b": "2"})
+    assert held(pod=other) == held()
+
+
+@pytest.mark.parametrize(
+    ("change", "matters"),
+    [
+        ({"node": "n2"}, True),
+        ({"uid": "u2"}, True),
+        ({"pod": replace(POD, owner=None)}, True),
+        ({"pod": replace(POD, labels={})}, True),
+        ({"requests": ()}, True),
+        ({"constraints": ()}, False),
+    ],
+)
+def test_digest_covers_fields_that_matter_to_others(change, matters):
+    assert (held(**change).digest != held().digest) == matters
+    assert held(**change).payload != held().payload or "uid" in change
+
+
+def test_a_payload_that_cannot_be_read_is_corrupt():
+    with pytest.raises(CorruptValue):
+        reservation_row(replace(held(), payload=b"\xff"))

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topospread.config.descriptions import SETTINGS, redacted
 from topospread.config.loading import default_store, load_settings
-from topospread.config.settings import SETTINGS, ServerSettings
+from topospread.config.settings import ServerSettings
 from topospread.config.values import Address, without_password
 from topospread.errors import ConfigError
 
@@ -54,7 +55,8 @@ GIVEN = {
     "decision_queue": ("3", 3),
     "max_request_bytes": ("8MiB", 8 << 20),
     "max_decision_bytes": ("2MiB", 2 << 20),
-    "coalesce_interval": ("5ms", 0.005),
+    "max_group_idle": ("5m", 300.0),
+    "sync_lease_duration": ("1500ms", 1.5),
     "shutdown_grace_period": ("7", 7.0),
     "preload": ("prod, dev", ("prod", "dev")),
     "reflection": ("false", False),
@@ -341,12 +343,12 @@ def test_without_a_home_the_store_must_be_named():
 SECRET = "redis://user:hunter2@cache:6379/0"
 
 
-@pytest.mark.parametrize("shown", [repr, str, lambda settings: str(settings.redacted())])
+@pytest.mark.parametrize("shown", [repr, str, lambda settings: str(redacted(settings))])
 def test_passwords_are_not_shown(shown):
     settings = load_settings({"store": SECRET}, HOME, "")
     assert settings.store == SECRET
     assert "hunter2" not in shown(settings)
-    assert settings.redacted()["store"] == "redis://***@cache:6379/0"
+    assert redacted(settings)["store"] == "redis://***@cache:6379/0"
 
 
 def test_passwords_are_not_in_errors():

@@ -1,31 +1,29 @@
 """A running server, asked as a scheduler asks it: PreFilter, then Filter and Score of its cycle."""
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
+
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from tests.conformance.cases import MEMBERS, Decision, Json
 from tests.conformance.objects import KINDS, args_of, gates_of, object_of, objects_of
-from tests.servers import served
+from tests.servers import Peer, replacement, served
 from topospread.spread.verdicts import Code
 from topospread_client import pod_from_manifest
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
 from topospread_proto.v1 import decision_service_pb2 as engine
 from topospread_proto.v1 import explanation_pb2 as explain
-from topospread_proto.v1.cluster_state_service_pb2_grpc import ClusterStateServiceStub
-from topospread_proto.v1.decision_service_pb2_grpc import DecisionServiceStub
-from topospread_proto.v1.inspector_service_pb2_grpc import InspectorServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MOST_AT_ONCE = 500
 """Objects that one ApplyObjects takes."""
-
-PIECE = 500
-"""Objects in one message of a ReplaceObjects."""
 
 SOMETHING: Json = {
     "apiVersion": "v1",
@@ -36,10 +34,10 @@ SOMETHING: Json = {
 
 
 @contextmanager
-def over_grpc() -> "Iterator[OverGrpc]":
+def over_grpc() -> Iterator[OverGrpc]:
     """A server of its own, behind its stubs."""
-    with served() as server, grpc.insecure_channel(server.address) as channel:
-        evaluator = OverGrpc(channel)
+    with served() as server, Peer(server.address) as peer:
+        evaluator = OverGrpc(peer)
         yield evaluator
         evaluator.close()
 
@@ -62,10 +60,9 @@ class OverGrpc:
 
     members = MEMBERS
 
-    def __init__(self, channel: grpc.Channel) -> None:
-        self._state = ClusterStateServiceStub(channel)
-        self.engine: Any = DecisionServiceStub(channel)
-        self.inspector: Any = InspectorServiceStub(channel)
+    def __init__(self, peer: Peer) -> None:
+        self._state = peer.state
+        self.engine, self.inspector = peer.engine, peer.inspector
         self._numbers = count(1)
         self._loaded: list[Loaded] = []
         self._table = ("", list[str]())
@@ -203,8 +200,9 @@ class OverGrpc:
     def _replace(self, name: str, cluster: Json) -> str:
         revision = ""
         for kind, number in KINDS.items():
-            objects = [object_of(manifest) for manifest in cluster.get(kind) or ()]
-            answer = self._state.ReplaceObjects(replacement(name, number, objects))
+            objects = map(object_of, cluster.get(kind) or ())
+            messages = replacement(*objects, cluster=name, kind=number)
+            answer = self._state.ReplaceObjects(iter(messages))
             revision = answer.meta.revision
         return revision
 
@@ -250,17 +248,6 @@ class OverGrpc:
             answer["score"] = dict(zip(names, response.raw, strict=True))
             answer["normalized"] = dict(zip(names, response.normalized, strict=True))
         return answer
-
-
-def replacement(
-    cluster: str, kind: common.Kind.ValueType, objects: Sequence[state.ClusterObject]
-) -> Iterator[state.ReplaceObjectsRequest]:
-    """The messages of a ReplaceObjects."""
-    yield state.ReplaceObjectsRequest(start=state.ReplaceStart(cluster=cluster, kind=kind))
-    for first in range(0, len(objects), PIECE):
-        batch = state.ReplaceBatch(objects=objects[first : first + PIECE])
-        yield state.ReplaceObjectsRequest(batch=batch)
-    yield state.ReplaceObjectsRequest(commit=state.ReplaceCommit(object_count=len(objects)))
 
 
 def what_ifs(ops: list[Json]) -> tuple[list[common.PodOnNode], list[common.PodOnNode]]:

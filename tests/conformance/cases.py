@@ -4,14 +4,17 @@ README.md beside this file describes the data. Every evaluator is compared with 
 `differences` for whole answers, `compact` for those recorded as hashes.
 """
 
+import functools
 import gzip
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import orjson
 
 Json = dict[str, Any]
 
@@ -19,11 +22,22 @@ HERE = Path(__file__).parent
 BIG_CLUSTERS = ("big-1000n-10000p", "big-5000n-50000p")
 
 STATUSES = ("preFilter", "preScore")
-STATUS_MAPS = ("filter",)
-STATUS_LISTS = ("ops",)
-SCORES = ("score", "normalized")
-MEMBERS = frozenset({*STATUSES, *STATUS_MAPS, *STATUS_LISTS, *SCORES, "newError"})
-HASHED = ("filter", *SCORES)
+HASHED = ("filter", "score", "normalized")
+MEMBERS = frozenset({*STATUSES, *HASHED, "ops", "newError"})
+
+ABSENT = "absent"
+"""Stands in a difference for a member that one side lacks."""
+
+
+class Difference(NamedTuple):
+    """A member of an answer that is not as recorded."""
+
+    member: str
+    expected: object
+    got: object
+
+    def __str__(self) -> str:
+        return f"{self.member}: expected {self.expected}, got {self.got}"
 
 
 @dataclass(frozen=True)
@@ -94,16 +108,16 @@ class ArgsValidation:
     message: str | None
 
 
-def decisions() -> Iterator[Decision]:
+@functools.cache
+def decisions() -> Sequence[Decision]:
     """The small clusters' decisions, in the file's order."""
-    for line in lines("decisions.jsonl.gz"):
-        yield decision(line)
+    return [decision(line) for line in lines("decisions.jsonl.gz")]
 
 
 def big_cluster(name: str) -> list[BigPod]:
     """The incoming pods of one of BIG_CLUSTERS; they share one cluster."""
     with gzip.open(HERE / "clusters" / f"{name}.json.gz", "rt", encoding="utf-8") as file:
-        big = json.load(file)
+        big = orjson.loads(file.read())
     return [
         BigPod(
             decision=decision(pod | {"name": f"{name}/{pod['name']}", "cluster": big["cluster"]}),
@@ -148,7 +162,7 @@ def lines(name: str) -> Iterator[Json]:
     """The objects of a file of this folder with one JSON object a line."""
     with gzip.open(HERE / name, "rt", encoding="utf-8") as file:
         for line in file:
-            yield json.loads(line)
+            yield orjson.loads(line)
 
 
 def decision(line: Json) -> Decision:
@@ -167,49 +181,46 @@ def decision(line: Json) -> Decision:
     )
 
 
-def differences(expect: Json, got: Json, members: frozenset[str] = MEMBERS) -> list[str]:
-    """What distinguishes two answers, a line each; empty when they say the same.
+def differences(
+    expect: Mapping[str, Any], got: Mapping[str, Any], members: frozenset[str] = MEMBERS
+) -> list[Difference]:
+    """What distinguishes two answers; empty when they say the same.
 
-    Reasons are not compared where the code is Error, and of newError only the presence. A member
-    that one answer has and the other lacks is a difference.
+    Reasons are not compared where the code is Error, and of newError only the presence: their texts
+    are the parser's own. A member that one answer has and the other lacks is a difference.
 
     Args:
         expect: the recorded answer.
         got: the evaluator's.
-        members: those that the evaluator can answer at all.
+        members: of MEMBERS those that the evaluator can answer at all.
     """
-    found = [f"unknown member {member!r}" for member in sorted((set(expect) | set(got)) - MEMBERS)]
-    for member in sorted(members):
-        if (member in expect) != (member in got):
-            found.append(
-                f"{member}: expected {expect.get(member, 'no such member')!r}, "
-                f"got {got.get(member, 'no such member')!r}"
-            )
-        elif member in expect and member != "newError":
-            found += unequal(member, canonical(expect[member]), canonical(got[member]))
+    found: list[Difference] = []
+    for member in dict.fromkeys([*expect, *got]):
+        if member in members or member not in MEMBERS:
+            found += unequal(member, expect.get(member, ABSENT), got.get(member, ABSENT))
     return found
 
 
-def unequal(path: str, expect: Any, got: Any) -> list[str]:
-    """The differences of two canonical members; those of maps key by key."""
-    if not isinstance(expect, dict) or not isinstance(got, dict):
-        return [] if expect == got else [f"{path}: expected {expect}, got {got}"]
-    return [
-        f"{path}[{key}]: expected {expect.get(key, 'nothing')}, got {got.get(key, 'nothing')}"
-        for key in sorted(set(expect) | set(got))
-        if expect.get(key) != got.get(key)
-    ]
+def unequal(member: str, expect: Any, got: Any) -> Iterator[Difference]:
+    """Where a member of an answer differs, those below it one by one."""
+    if ABSENT in (expect, got) or member == "newError":
+        if (expect == ABSENT) != (got == ABSENT):
+            yield Difference(member, expect, got)
+    elif _is_status(expect) and _is_status(got):
+        if expect["code"] != got["code"] or (expect != got and expect["code"] != "Error"):
+            yield Difference(member, expect, got)
+    elif isinstance(expect, dict) and isinstance(got, dict):
+        for key in dict.fromkeys([*expect, *got]):
+            yield from unequal(f"{member}[{key}]", expect.get(key, ABSENT), got.get(key, ABSENT))
+    elif isinstance(expect, list) and isinstance(got, list) and len(expect) == len(got):
+        for at, (one, other) in enumerate(zip(expect, got, strict=True)):
+            yield from unequal(f"{member}[{at}]", one, other)
+    elif expect != got:
+        yield Difference(member, expect, got)
 
 
-def canonical(member: Any) -> Any:
-    """A member with its statuses made comparable: (code, reasons), an Error without its reasons."""
-    if isinstance(member, list):
-        return [canonical(status) for status in member]
-    if not isinstance(member, dict):
-        return member
-    if "code" not in member:
-        return {key: canonical(status) for key, status in member.items()}
-    return member["code"], [] if member["code"] == "Error" else list(member["reasons"])
+def _is_status(value: object) -> bool:
+    return isinstance(value, dict) and value.keys() == {"code", "reasons"}
 
 
 def compact(answer: Json) -> Json:

@@ -7,20 +7,16 @@ is refused.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.conformance.calls import label_of, status_of
+from tests.conformance.cases import ABSENT, Difference, compact, differences
 from tests.conformance.recordings import (
-    ABSENT,
     CaseResult,
-    Difference,
     RecordedCase,
     compare_unordered,
-    differences,
     settings_of,
 )
 from topospread.spread.verdicts import Code, fit_message
@@ -209,7 +205,7 @@ def _cluster_differences(
         evaluation = loaded.client.evaluate_pod(incoming["pod"], settings=settings_of(incoming))
     except (InvalidRequest, ManifestError) as error:
         return [Difference("request", "accepted", f"refused: {error}")]
-    found = differences(incoming["compact"], summarize(got))
+    found = differences(incoming["compact"], compact(got))
     if "expect" in incoming:
         found += differences(incoming["expect"], got)
         found += compare_evaluation(
@@ -218,29 +214,9 @@ def _cluster_differences(
     return found
 
 
-def summarize(got: Mapping[str, Any]) -> dict[str, Any]:
-    """Answers as counts and hashes."""
-    compact: dict[str, Any] = {"preFilter": got["preFilter"]}
-    if "filter" in got:
-        compact["filterCounts"] = dict(Counter(s["code"] for s in got["filter"].values()))
-        compact["filterSha256"] = _sha256(got["filter"])
-    if "preScore" in got:
-        compact["preScore"] = got["preScore"]
-    if "score" in got:
-        compact["scoreDistinct"] = len(set(got["score"].values()))
-        compact["scoreSha256"] = _sha256(got["score"])
-        compact["normalizedSha256"] = _sha256(got["normalized"])
-    return compact
-
-
 def _without_scores(expected: Mapping[str, Any]) -> dict[str, Any]:
     """EvaluatePod names the best nodes only: the scores of all are compared with Score's."""
     return {member: value for member, value in expected.items() if member != "normalized"}
-
-
-def _sha256(value: object) -> str:
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _summary(compact: Mapping[str, Any]) -> str:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import grpc
 import httpx
 
 from tests.conformance.cases import Decision, Json
 from tests.conformance.reconfigured import Reconfigured, configured_server
+from tests.servers import Peer
 from tests.waiting import PATIENCE
 from topospread.app.server import Server
 from topospread.spread.verdicts import error_message, fit_message
@@ -22,12 +22,12 @@ UNKNOWN_NODE = "node-of-no-cluster"
 def over_extender() -> Iterator["OverExtender"]:
     """A server of its own, behind its extender."""
     with (
-        configured_server(http="127.0.0.1:0") as (server, channel, file),
+        configured_server(http="127.0.0.1:0") as (server, peer, file),
         httpx.Client(
             base_url=f"http://{server.http_address}", trust_env=False, timeout=PATIENCE
         ) as client,
     ):
-        evaluator = OverExtender(channel, server, file, client)
+        evaluator = OverExtender(peer, server, file, client)
         yield evaluator
         evaluator.close()
 
@@ -40,10 +40,8 @@ class OverExtender(Reconfigured):
 
     members = frozenset({"filter"})
 
-    def __init__(
-        self, channel: grpc.Channel, server: Server, file: Path, client: httpx.Client
-    ) -> None:
-        super().__init__(channel, server, file)
+    def __init__(self, peer: Peer, server: Server, file: Path, client: httpx.Client) -> None:
+        super().__init__(peer, server, file)
         self._client = client
 
     def evaluate(self, case: Decision) -> Json:

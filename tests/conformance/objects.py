@@ -46,7 +46,7 @@ def object_of(manifest: Json) -> ClusterObject:
 
 def gates_of(gates: dict[str, bool]) -> dict[str, bool]:
     """Feature gates by upstream's names."""
-    return {UPSTREAM_GATES[name]: on for name, on in gates.items()}
+    return {UPSTREAM_GATES.get(name, name): on for name, on in gates.items()}
 
 
 def args_of(args: Json) -> PodTopologySpreadArgs:

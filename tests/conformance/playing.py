@@ -2,12 +2,21 @@
 
 import copy
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.conformance.cases import Json, differences
 from tests.conformance.evaluators import Evaluator
 from tests.conformance.stories import VERBS, Story, bare_pod, parts, running, within
+
+
+def played(story: Story, evaluator: Evaluator) -> Iterator[str]:
+    """How a story comes out otherwise than it is told."""
+    yield from story_differences(story, evaluator)
+    play = Play(story, evaluator)
+    for number, step in enumerate(story.steps, start=1):
+        yield from (f"step {number}: {line}" for line in play.play(step))
 
 
 def story_differences(story: Story, evaluator: Evaluator) -> list[str]:
@@ -24,8 +33,11 @@ def story_differences(story: Story, evaluator: Evaluator) -> list[str]:
         "message": lambda expected: unlike(
             "message", expected, (evaluator.condition(story.decision()) or {}).get("message")
         ),
-        "derived": lambda _: differences(
-            evaluator.evaluate(story.written_out().decision()), answer, evaluator.members
+        "derived": lambda _: map(
+            str,
+            differences(
+                evaluator.evaluate(story.written_out().decision()), answer, evaluator.members
+            ),
         ),
     }
     return [line for member, expected in story.expect.items() for line in checks[member](expected)]

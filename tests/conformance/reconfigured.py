@@ -5,21 +5,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import grpc
 import yaml
 
 from tests.conformance.calls import OverGrpc
 from tests.conformance.cases import Decision, Json
 from tests.conformance.objects import gates_of
-from tests.servers import served
+from tests.servers import Peer, served
 from topospread.app.server import Server
 
 
 class Reconfigured(OverGrpc):
     """A server whose configuration is written anew whenever a case is judged by other rules."""
 
-    def __init__(self, channel: grpc.Channel, server: Server, file: Path) -> None:
-        super().__init__(channel)
+    def __init__(self, peer: Peer, server: Server, file: Path) -> None:
+        super().__init__(peer)
         self._server = server
         self._file = file
         self._rules: Json = {}
@@ -34,16 +33,13 @@ class Reconfigured(OverGrpc):
 
 
 @contextmanager
-def configured_server(**flags: str) -> Iterator[tuple[Server, grpc.Channel, Path]]:
-    """A server, a channel to it, and its configuration file, which is empty."""
+def configured_server(**flags: str) -> Iterator[tuple[Server, Peer, Path]]:
+    """A server, its stubs, and its configuration file, which is empty."""
     with TemporaryDirectory() as directory:
         file = Path(directory) / "topospread.yaml"
         file.write_text("")
-        with (
-            served(config=str(file), **flags) as server,
-            grpc.insecure_channel(server.address) as channel,
-        ):
-            yield server, channel, file
+        with served(config=str(file), **flags) as server, Peer(server.address) as peer:
+            yield server, peer, file
 
 
 def configuration(case: Decision) -> str:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import orjson
 
+from tests.conformance.cases import ABSENT, Difference
+from tests.conformance.objects import gates_of
 from topospread.cli.errors import BadInput
 
 if TYPE_CHECKING:
@@ -30,9 +32,6 @@ Manifest: TypeAlias = dict[str, Any]
 Cluster: TypeAlias = Mapping[str, Sequence[Manifest]]
 """Objects by the name of their list: nodes, pods, services, …"""
 
-ABSENT: Final = "absent"
-"""Stands in a difference for a member that one side lacks."""
-
 MEMBERS: Final[Mapping[Any, str]] = {
     "Node": "nodes",
     "Pod": "pods",
@@ -43,17 +42,7 @@ MEMBERS: Final[Mapping[Any, str]] = {
 }
 """Members of a recorded cluster, by the kind of their objects."""
 
-_ERROR: Final = "Error"
 _GZIP: Final = b"\x1f\x8b"
-_GATES: Final = {
-    "nodeInclusionPolicy": "NodeInclusionPolicyInPodTopologySpread",
-    "matchLabelKeys": "MatchLabelKeysInPodTopologySpread",
-    "taintTolerationComparisonOperators": "TaintTolerationComparisonOperators",
-    "minDomains": "MinDomainsInPodTopologySpread",
-    "defaultPodTopologySpread": "DefaultPodTopologySpread",
-}
-"""Feature gates by their names in recordings."""
-
 _MAX_DIFFERENCES: Final = 10
 """Differences shown of one case; a wrong count of one domain may show on thousands of nodes."""
 
@@ -187,7 +176,7 @@ def settings_of(record: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ManifestError: args that are no PodTopologySpreadArgs (when the request is made).
     """
-    gates = {_GATES.get(name, name): on for name, on in (record.get("gates") or {}).items()}
+    gates = gates_of(record.get("gates") or {})
     return {"args": record.get("args") or {}, "feature_gates": gates}
 
 
@@ -204,15 +193,6 @@ class LoadedCluster:
     client: Client
     revision: str
     nodes: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A member of an answer that is not as recorded."""
-
-    member: str
-    expected: object
-    got: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,35 +231,6 @@ class CaseResult:
     def passed(self) -> bool:
         """Whether every answer was as recorded."""
         return not self.differences
-
-
-def differences(expected: Mapping[str, Any], got: Mapping[str, Any]) -> list[Difference]:
-    """All members that differ, nested ones included."""
-    found: list[Difference] = []
-    for member in dict.fromkeys([*expected, *got]):
-        found.extend(_compare(member, expected.get(member, ABSENT), got.get(member, ABSENT)))
-    return found
-
-
-def _compare(member: str, expected: Any, got: Any) -> Iterator[Difference]:
-    if _is_status(expected) and _is_status(got):
-        # The texts of errors are the parser's own; only that there was one is upstream's promise.
-        same = expected["code"] == got["code"]
-        if not same or (expected != got and expected["code"] != _ERROR):
-            yield Difference(member, expected, got)
-    elif isinstance(expected, dict) and isinstance(got, dict):
-        for key in dict.fromkeys([*expected, *got]):
-            inner = f"{member}[{key}]"
-            yield from _compare(inner, expected.get(key, ABSENT), got.get(key, ABSENT))
-    elif isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
-        for position, (one, other) in enumerate(zip(expected, got, strict=True)):
-            yield from _compare(f"{member}[{position}]", one, other)
-    elif expected != got:
-        yield Difference(member, expected, got)
-
-
-def _is_status(value: object) -> bool:
-    return isinstance(value, dict) and value.keys() == {"code", "reasons"}
 
 
 def compare_unordered(member: str, expected: list[str], got: list[str]) -> list[Difference]:

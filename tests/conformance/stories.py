@@ -92,7 +92,7 @@ class Story:
 def stories() -> Iterator[Story]:
     """All stories of all files."""
     for path in sorted(FOLDER.glob("*.yaml")):
-        for document in yaml.safe_load(path.read_text(encoding="utf-8")):
+        for document in yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader):
             yield parse_story(document, path.stem)
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.conformance.cases import (
-    FitCount,
     Json,
     args_validations,
     compact,
@@ -12,7 +11,7 @@ from tests.conformance.cases import (
     pod_validations,
     sha256,
 )
-from tests.reference.message import fit_error
+from tests.reference.evaluation import fit_error
 
 SUCCESS = {"code": "Success", "reasons": []}
 UNSCHEDULABLE = {"code": "Unschedulable", "reasons": ["skewed"]}
@@ -35,21 +34,21 @@ def test_equal_answers_have_no_differences() -> None:
     [
         ({"preFilter": UNSCHEDULABLE}, "preFilter: expected"),
         ({"ops": []}, "ops: expected"),
-        ({"ops": [UNSCHEDULABLE]}, "ops: expected"),
+        ({"ops": [UNSCHEDULABLE]}, "ops[0]: expected"),
         ({"filter": {"a": SUCCESS, "b": SUCCESS}}, "filter[b]: expected"),
         ({"filter": {"a": SUCCESS}}, "filter[b]: expected"),
-        ({"filter": ANSWER["filter"] | {"c": SUCCESS}}, "filter[c]: expected nothing"),
+        ({"filter": ANSWER["filter"] | {"c": SUCCESS}}, "filter[c]: expected absent"),
         ({"filter": {"a": SUCCESS, "b": UNSCHEDULABLE | {"reasons": []}}}, "filter[b]: expected"),
         ({"score": {"a": 2}}, "score[a]: expected 1, got 2"),
-        ({"normalized": {}}, "normalized[a]: expected 100, got nothing"),
-        ({"newError": "refused"}, "newError: expected 'no such member'"),
-        ({"postFilter": SUCCESS}, "unknown member 'postFilter'"),
+        ({"normalized": {}}, "normalized[a]: expected 100, got absent"),
+        ({"newError": "refused"}, "newError: expected absent"),
+        ({"postFilter": SUCCESS}, "postFilter: expected absent"),
     ],
 )
 def test_every_difference_is_listed(other: Json, difference: str) -> None:
     found = differences(ANSWER, ANSWER | other)
     assert len(found) == 1
-    assert found[0].startswith(difference)
+    assert str(found[0]).startswith(difference)
 
 
 @pytest.mark.parametrize("member", ANSWER)
@@ -103,6 +102,7 @@ def test_all_counts_are_here() -> None:
     assert len(FIT_COUNTS) == 30
 
 
-@pytest.mark.parametrize("case", FIT_COUNTS, ids=lambda case: case.name)
-def test_refusals_of_several_plugins_make_the_recorded_message(case: FitCount) -> None:
-    assert fit_error((status, status["nodes"]) for status in case.statuses) == case.message
+def test_refusals_of_several_plugins_make_the_recorded_message() -> None:
+    for case in FIT_COUNTS:
+        made = fit_error((status, status["nodes"]) for status in case.statuses)
+        assert made == case.message, case.name

@@ -9,6 +9,7 @@ from tests.conformance.cases import (
     BIG_CLUSTERS,
     BigPod,
     Decision,
+    Difference,
     FitError,
     Json,
     big_cluster,
@@ -16,14 +17,13 @@ from tests.conformance.cases import (
     decisions,
     differences,
     fit_errors,
-    unequal,
 )
 from tests.conformance.evaluators import Evaluator
 
 # Each test has a thousand cases, or a cluster of 50,000 pods.
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
 
-DECISIONS = list(decisions())
+DECISIONS = decisions()
 FIT_ERRORS = list(fit_errors())
 
 
@@ -43,7 +43,7 @@ def test_decisions_and_their_messages(evaluator: Evaluator) -> None:
     recorded = {fit_error.case: fit_error for fit_error in FIT_ERRORS}
     assert any("preFilter" in case.expect and case.name not in recorded for case in DECISIONS)
 
-    def wrong(case: Decision) -> list[str]:
+    def wrong(case: Decision) -> list[Difference]:
         found = differences(case.expect, evaluator.evaluate(case), evaluator.members)
         # Of a pod that fits somewhere, and of one whose args are refused, there is no condition.
         if "preFilter" in case.expect or case.name in recorded:
@@ -60,8 +60,10 @@ def test_big_cluster(evaluator: Evaluator, name: str) -> None:
         got = evaluator.evaluate(pod.decision)
         if found := differences(pod.decision.expect, got, evaluator.members):
             wrong[pod.decision.name] = found[:10]
-        elif evaluator.members >= set(pod.decision.expect) and compact(got) != pod.compact:
-            wrong[pod.decision.name] = [f"hashes: expected {pod.compact}, got {compact(got)}"]
+        elif evaluator.members >= set(pod.decision.expect) and (
+            found := differences(pod.compact, compact(got))
+        ):
+            wrong[pod.decision.name] = found
     assert wrong == {}
 
 
@@ -73,12 +75,12 @@ def test_messages_in_big_clusters(evaluator: Evaluator) -> None:
         assert condition_differences(fit_error, evaluator.condition(big.decision)) == []
 
 
-def condition_differences(expected: FitError | None, condition: Json | None) -> list[str]:
+def condition_differences(expected: FitError | None, condition: Json | None) -> list[Difference]:
     """What distinguishes a PodScheduled condition from the recorded one, or from none."""
     if expected is None or condition is None:
         agree = expected is None and condition is None
-        return [] if agree else [f"condition: expected {expected}, got {condition}"]
+        return [] if agree else [Difference("condition", expected, condition)]
     members = {"reason": expected.reason, "message": expected.message}
     if expected.reason == "SchedulerError":  # of those only the presence is recorded for good
         del members["message"]
-    return unequal("condition", members, {name: condition[name] for name in members})
+    return differences(members, {name: condition[name] for name in members})

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.batches import check_each
 from tests.conformance.cases import decisions, differences
-from tests.conformance.playing import Play, story_differences
+from tests.conformance.playing import played
 from tests.conformance.reconfigured import Reconfigured, configured_server
-from tests.conformance.stories import Story, stories
+from tests.conformance.stories import stories
 
 STORIES = [
     story
@@ -25,21 +26,16 @@ SOME = 25
 @pytest.fixture(scope="module")
 def reconfigured() -> Iterator[Reconfigured]:
     """One server for all stories."""
-    with configured_server() as (server, channel, file):
-        evaluator = Reconfigured(channel, server, file)
+    with configured_server() as (server, peer, file):
+        evaluator = Reconfigured(peer, server, file)
         yield evaluator
         evaluator.close()
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
-def test_story(reconfigured: Reconfigured, story: Story) -> None:
-    assert story_differences(story, reconfigured) == []
-    play = Play(story, reconfigured)
-    for number, step in enumerate(story.steps, start=1):
-        assert play.play(step) == [], f"step {number}: {step}"
+def test_stories_by_the_rules_of_the_file(reconfigured: Reconfigured) -> None:
+    check_each(STORIES, lambda story: played(story, reconfigured))
 
 
 def test_decisions_by_the_rules_of_the_file(reconfigured: Reconfigured) -> None:
     accepted = [case for case in decisions() if "newError" not in case.expect]
-    for case in accepted[::SOME]:
-        assert differences(case.expect, reconfigured.evaluate(case)) == [], case.name
+    check_each(accepted[::SOME], lambda case: differences(case.expect, reconfigured.evaluate(case)))

@@ -4,33 +4,24 @@ import copy
 
 import pytest
 
+from tests.batches import check_each
 from tests.conformance.evaluators import Evaluator
-from tests.conformance.playing import Play, story_differences
-from tests.conformance.stories import Story, parse_story, stories
+from tests.conformance.playing import Play, played, story_differences
+from tests.conformance.stories import parse_story, stories
 
 STORIES = list(stories())
 
 
-@pytest.mark.parametrize("story", [s for s in STORIES if not s.steps], ids=lambda story: story.name)
-def test_story(evaluator: Evaluator, story: Story) -> None:
-    assert story_differences(story, evaluator) == []
+def test_stories(evaluator: Evaluator) -> None:
+    check_each(STORIES, lambda story: played(story, evaluator))
 
 
-@pytest.mark.parametrize("story", [s for s in STORIES if s.steps], ids=lambda story: story.name)
-def test_story_in_steps(evaluator: Evaluator, story: Story) -> None:
-    play = Play(story, evaluator)
-    for number, step in enumerate(story.steps, start=1):
-        assert play.play(step) == [], f"step {number}: {step}"
-
-
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
-def test_derived_constraints_are_not_written_back_to_the_pod(
-    evaluator: Evaluator, story: Story
-) -> None:
-    case = story.decision()
-    before = copy.deepcopy(case)
-    evaluator.evaluate(case)
-    assert case == before
+def test_derived_constraints_are_not_written_back_to_the_pod(evaluator: Evaluator) -> None:
+    for story in STORIES:
+        case = story.decision()
+        before = copy.deepcopy(case)
+        evaluator.evaluate(case)
+        assert case == before, story.name
 
 
 def test_the_gate_scenario_has_its_17_steps() -> None:

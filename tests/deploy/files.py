@@ -17,7 +17,7 @@ _INSTRUCTION = re.compile(r"^([A-Z]+)\s+(.*)$")
 
 def parsed(path: Path) -> Any:
     """A YAML file."""
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 def services() -> dict[str, dict[str, Any]]:

@@ -1,7 +1,8 @@
-"""The audit of what is locked: it passes, and finds each way in which a lock can be bad."""
+"""What is locked: the audit passes, and finds each way to be bad; the list of it is whole."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -96,6 +97,23 @@ def test_a_requirement_that_is_not_locked_is_reported(root):
 def test_a_server_with_another_client_is_reported(root):
     doctor(root / "server" / "pyproject.toml", lambda text: text.replace("client==", "client==9."))
     assert "does not ask for topospread-client==" in "\n".join(audit.problems(root))
+
+
+def test_the_sbom_names_what_is_locked():
+    made = subprocess.run(
+        [sys.executable, "-m", "tools.sbom"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    document = json.loads(made.stdout)
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
+    named = {f"{each['name']}=={each['version']}" for each in document["components"]}
+    lines = (ROOT / "requirements" / "server.lock").read_text(encoding="utf-8").splitlines()
+    pins = [line.split()[0] for line in lines if "==" in line and not line.startswith((" ", "#"))]
+    locked = {re.sub(r"\[.*\]", "", each) for each in pins}
+    assert named == locked
+    assert {"grpcio", "protobuf", "numpy"} <= {each["name"] for each in document["components"]}
+    hashes = [each["value"] for one in document["components"] for each in one["properties"]]
+    assert len(hashes) == sum(line.count("--hash=sha256:") for line in lines)
+    assert all(each["properties"] for each in document["components"])
 
 
 def test_an_sbom_that_differs_from_the_lock_is_reported():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import kubernetes_validate
 import pytest
@@ -12,10 +12,13 @@ import yaml
 
 from tests.deploy.files import ROOT, parsed
 from topospread.cli.commands.serve import command as serve_command
+from topospread.config.descriptions import SETTINGS
 from topospread.config.loading import load_settings
-from topospread.config.settings import SETTINGS, ServerSettings
 from topospread.http.webhook import ROOT as WEBHOOK
 from topospread.kubernetes.objects import RESOURCES
+
+if TYPE_CHECKING:
+    from topospread.config.settings import ServerSettings
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 BASE = FOLDER / "base"
@@ -27,7 +30,7 @@ def manifests() -> dict[str, dict[str, Any]]:
     return {
         f"{each['kind']}/{each['metadata']['name']}": each
         for name in parsed(BASE / "kustomization.yaml")["resources"]
-        for each in yaml.safe_load_all((BASE / name).read_text())
+        for each in yaml.load_all((BASE / name).read_text(), yaml.CSafeLoader)
     }
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from tests.redis_server import RedisProcess
 
+pytestmark = pytest.mark.long
+
 CALLERS: Final = 12
 
 PAUSE: Final = 0.01

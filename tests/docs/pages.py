@@ -12,6 +12,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
+    *(
+        ROOT / name / "README.md"
+        for name in ("proto", "bench", "tests", "tools", "deploy", "examples")
+    ),
 ]
 
 README = ROOT / "README.md"

@@ -37,6 +37,17 @@ def listed() -> list[set[str]]:
     ]
 
 
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_files_and_folders_that_are_named_exist(page):
+    """As a reader finds them: from the top, or within the server's package."""
+    written = (ROOT / page).read_text("utf-8")
+    named = re.findall(r"`([\w.-]+/[\w./-]+(?:/|\.py|\.proto|\.yaml))`", written)
+    assert named
+    for path in named:
+        if "NAME" not in path:
+            assert any((root / path).exists() for root in (ROOT, ROOT / SERVER)), path
+
+
 def test_files_of_an_evaluate_pod_are_listed(listed):
     remembered, more = listed
     assert counted() == {"remembered": remembered, "judged": remembered | more}

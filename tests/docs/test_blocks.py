@@ -51,6 +51,7 @@ def with_blocks(languages):
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", with_blocks(FOLLOWED), ids=named)
 def test_every_block_of_a_page_runs_as_it_stands(page, tmp_path):
     with ApiServer(objects_of(page)) as api, Reader(tmp_path, api) as reader:

@@ -9,8 +9,8 @@ from pathlib import Path
 import yaml
 
 from tests.deploy.files import service_hosts
+from topospread.config.descriptions import SETTINGS
 from topospread.config.loading import load_settings
-from topospread.config.settings import SETTINGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cluster-autoscaler.md").read_text("utf-8")
 

@@ -21,7 +21,7 @@ from tests.docs.pages import (
     text,
 )
 from tools import reference_pages
-from topospread.app import factories
+from topospread.app import parts
 from topospread.calls.rules import rules_of
 from topospread.cli.main import root
 from topospread.config.settings import ServerSettings
@@ -153,6 +153,6 @@ def test_the_api_page_has_every_feature_and_limit():
     page = text(ROOT / "docs" / "api.md")
     part = page[page.index("## What a server can do") : page.index("## JSON")]
     written = set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE))
-    features = factories.features(ServerSettings(extender="place", reflection=True, sync=True))
+    features = parts.features(ServerSettings(extender="place", reflection=True, sync=True))
     limits = server_service_pb2.ServerLimits.DESCRIPTOR.fields_by_name
     assert written == {*features, *limits}

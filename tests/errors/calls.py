@@ -66,6 +66,7 @@ def refused(
         found = error_status(failed)
     else:
         raise AssertionError(f"{path} answers")
+    found.path = path
     if path in API or path == EXPANDER:
         method = API.get(path, OF_EXPANDER)
         for field in found.paths:

@@ -62,7 +62,8 @@ class Cause:
     path: str = ""
     wrong: str = ""
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
         return f"{self.method}-{self.reason}-{self.path}"
 
 
@@ -494,7 +495,6 @@ CAUSES: list[Cause] = [
     *bad("podLimit", INVALID, GetConstraint=inspector.GetConstraintRequest(
         constraint_id="x", pod_limit=1001
     )),
-    *bad("revision", INVALID, WatchConstraints=inspector.WatchConstraintsRequest(revision="x")),
     *bad("options", REQUIRED, BestOptions=expander_pb2.BestOptionsRequest()),
     *bad("options[0].nodeGroupId", REQUIRED, BestOptions=expander_pb2.BestOptionsRequest(
         options=[expander_pb2.Option(node_group_id="g")]

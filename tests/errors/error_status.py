@@ -77,7 +77,10 @@ class ErrorStatus:
 
     Attributes:
         details: by the name of their message.
+        path: of the method that was called, where that is known.
     """
+
+    path = ""
 
     def __init__(self, status: status_pb2.Status) -> None:
         self.status = status
@@ -109,7 +112,7 @@ class ErrorStatus:
 
     def check(self, reason: str) -> None:
         """See that it is told as this reason must be."""
-        assert self.reason == reason, self.status
+        assert self.reason == reason, f"{self.path}: {self.status}"
         assert self.details["ErrorInfo"].domain == "topospread.io"
         assert ErrorReason.Value(f"ERROR_REASON_{reason}")
         expected = REASONS[reason]

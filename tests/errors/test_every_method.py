@@ -14,7 +14,7 @@ from tests.errors.error_status import REASONS, error_status
 from tests.servers import Peer, served, settings, two_zones
 from tests.waiting import PATIENCE
 from topospread import errors
-from topospread.app import factories
+from topospread.app import capacity, listeners
 from topospread.calls.access import AccessControl
 from topospread.calls.call import ClientStreaming, ServerStreaming, UnaryBytes
 from topospread.calls.memory import MemoryGuard, Sweeper
@@ -126,8 +126,8 @@ def _bare(methods: Mapping[str, Method]) -> Iterator[grpc.Channel]:
     """A server of these methods alone."""
     chosen, tracing = settings(), tracing_from_environment("0")
     sweeper, metrics = Sweeper(), Metrics("0")
-    pools = factories.make_pools(chosen, metrics, sweeper)
-    options = factories.grpc_options(chosen)
+    pools = capacity.make_pools(chosen, metrics, sweeper)
+    options = listeners.grpc_options(chosen)
     parts = Parts(tracing, metrics, AccessControl(), MessageLimits(), MemoryGuard(1 << 20), sweeper)
     server = GrpcServer(Pipeline(parts), methods, pools, options)
     port = server.listen(Address("127.0.0.1", 0), None)
@@ -164,30 +164,27 @@ def server() -> Iterator[Peer]:
         yield peer
 
 
-@pytest.mark.parametrize("path", EVERY)
-def test_unparsable_request(server, path):
-    found = refused(server.channel, path, [b"\xff"])
-    found.check("INVALID_FIELDS")
-    assert found.fields == [("", "FIELD_VALUE_INVALID")]
+def test_unparsable_request(server):
+    for path in EVERY:
+        found = refused(server.channel, path, [b"\xff"])
+        found.check("INVALID_FIELDS")
+        assert found.fields == [("", "FIELD_VALUE_INVALID")], path
 
 
-@pytest.mark.parametrize("path", [*SINGLE, EXPANDER])
-def test_call_without_a_message(server, path):
-    refused(server.channel, path, []).check("INVALID_FIELDS")
+def test_call_without_a_message(server):
+    for path in (*SINGLE, EXPANDER):
+        refused(server.channel, path, []).check("INVALID_FIELDS")
 
 
-@pytest.mark.parametrize("path", EVERY)
-def test_oversized_request(server, path):
+def test_oversized_request(server):
     # Packed, so that it passes gRPC's own limit, of which gRPC's core tells without us.
-    found = refused(
-        server.channel,
-        path,
-        [b"\x0a" + b"\x80\x80\x80\x01" + bytes(LARGE)],
-        compression=grpc.Compression.Gzip,
-    )
-    found.check("REQUEST_TOO_LARGE")
-    (limit,) = found.details["QuotaFailure"].violations
-    assert (limit.subject, limit.quota_value) == ("--max-request-bytes", 1 << 20)
+    packed = {"compression": grpc.Compression.Gzip}
+    for path in EVERY:
+        message = b"\x0a" + b"\x80\x80\x80\x01" + bytes(LARGE)
+        found = refused(server.channel, path, [message], **packed)
+        found.check("REQUEST_TOO_LARGE")
+        (limit,) = found.details["QuotaFailure"].violations
+        assert (limit.subject, limit.quota_value) == ("--max-request-bytes", 1 << 20), path
 
 
 @pytest.mark.parametrize("path", ["/topospread.v1.DecisionService/Guess", "/a.B/C", "/a/b/c"])
@@ -232,20 +229,19 @@ OF_ALL_CLUSTERS = (NAMED["ListClusters"], NAMED["GetServerInfo"])
 """Methods that anybody may call who has a role somewhere."""
 
 
-@pytest.mark.parametrize("path", EVERY)
-def test_caller_without_credentials(with_authorization, path):
-    refused(with_authorization[0], path, [b""]).check("CREDENTIALS_MISSING")
+def test_caller_without_credentials(with_authorization):
+    for path in EVERY:
+        refused(with_authorization[0], path, [b""]).check("CREDENTIALS_MISSING")
 
 
-@pytest.mark.parametrize("path", [path for path in EVERY if path not in OF_ALL_CLUSTERS])
-def test_caller_without_the_role(with_authorization, path):
+def test_caller_without_the_role(with_authorization):
     channel, access = with_authorization
     token = access.bearer("elsewhere")
-    request = REQUESTS.get(path, b"")
-    found = refused(channel, path, [request], token=token)
-    found.check("ROLE_MISSING")
-    assert found.metadata["cluster"] == "default"
-    assert found.metadata["role"] in ("read", "decide", "place", "write", "admin")
+    for path in (path for path in EVERY if path not in OF_ALL_CLUSTERS):
+        found = refused(channel, path, [REQUESTS.get(path, b"")], token=token)
+        found.check("ROLE_MISSING")
+        assert found.metadata["cluster"] == "default", path
+        assert found.metadata["role"] in ("read", "decide", "place", "write", "admin"), path
 
 
 def test_unknown_method_is_hidden_from_callers_without_credentials(with_authorization):

@@ -222,11 +222,11 @@ def test_option_without_nodes_is_tried_on_the_present_nodes(channel):
 
 
 def test_expired_deadline_is_an_error(server):
-    template = server._replicas.get("default").view.snapshot.nodes.node(0)
+    template = server.parts.replicas.get("default").view.snapshot.nodes.node(0)
     pods = [bytes(one) for one in asked((node("x"), 1, many(20))).options[0].pod_bytes]
     with pytest.raises(DeadlineExceeded):
         choose_options(
-            server._engine,
+            server.parts.engine,
             DecisionRequest(deadline=time.monotonic() - 1),
             [NodeGroupOption("x", 1, pods, template)],
         )

@@ -170,20 +170,6 @@ def files(path: Path) -> list[Path]:
     return [file for file in path.parent.iterdir() if file.name.startswith(path.name)]
 
 
-def test_a_redis_without_memory_refuses_writes_and_keeps_what_there_is(two, durable, call):
-    client = call(two[0])
-    client.apply_objects([pod("kept")])
-    with Load([server.address for server in two], writers=0) as load, durable.client() as redis:
-        redis.config_set("maxmemory", "1")
-        with pytest.raises(Unavailable, match="out of memory"):
-            client.apply_objects([pod("refused")])
-        load.until_read()
-        assert stored_pods(client) == {"kept"}
-        redis.config_set("maxmemory", "0")
-        client.apply_objects([pod("welcome")])
-    assert load.unread == []
-
-
 def test_a_redis_without_memory_is_read_by_all_calls(two, durable, serve, call):
     client = call(two[0])
     client.place_pod(incoming(), reservation_ttl=1)

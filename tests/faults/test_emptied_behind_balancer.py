@@ -107,7 +107,7 @@ def written_until(store: Store, number: int) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.faults)])
 def test_no_decision_fails_and_nothing_is_written_until_everything_was_listed(
     start_redis: Callable[..., RedisProcess], tmp_path: Path, rounds: int
 ) -> None:

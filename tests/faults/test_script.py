@@ -18,7 +18,6 @@ import redis
 from tests.store.backends import (
     CLUSTER,
     RedisBackend,
-    Remove,
     dump,
     follow_all,
     node,
@@ -29,8 +28,8 @@ from tests.store.backends import (
 )
 from tests.store.conftest import SETTINGS
 from topospread.errors import StoreUnavailable
-from topospread.store.model import Key, Kind, Put, Revision, StoredObject
-from topospread.store.redis.keys import script_keys
+from topospread.store.model import Change, Key, Kind, Put, Remove, Revision, StoredObject
+from topospread.store.redis.script import apply_args, script_keys
 
 RESERVATION = Key(Kind.RESERVATION, "default", "web-9")
 FIRST_WRITE = "XADD"
@@ -52,7 +51,7 @@ def fill(store) -> None:
 
 
 # Touches every key, both ways.
-EVERYTHING = [
+EVERYTHING: list[Change] = [
     put(node(), "2"),
     Remove(pod(), up_to_version="7"),
     put(pod("old"), "9"),
@@ -100,7 +99,7 @@ def run_broken(client, store, step: int) -> str:
     """Run EVERYTHING with an error at that step; the command that did not run, or empty."""
     text = resources.files("topospread.store.redis").joinpath("store.lua").read_text("utf-8")
     names = script_keys(CLUSTER)
-    words = store._apply_words(EVERYTHING, None, "", None, force=False, fence=0)
+    words = apply_args(EVERYTHING, None, "", None, store._settings, force=False, fence=0)
     message = ""
     try:
         client.eval(broken(text, step), len(names), *names, *words)

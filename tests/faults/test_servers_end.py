@@ -67,7 +67,7 @@ class Writer(threading.Thread):
                 return
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.faults)])
 def test_an_apply_that_its_server_did_not_survive_is_whole_or_not_at_all(
     durable, serve, call, kills
 ):
@@ -107,7 +107,7 @@ def test_an_apply_that_its_server_did_not_survive_is_whole_or_not_at_all(
     assert len(witness.get_node_table(consistency=NEWEST).node_names) == BATCH + 4
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(6, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("kills", [2, pytest.param(4, marks=pytest.mark.faults)])
 def test_killed_process_of_a_shared_address_fails_no_call(durable, serve, call, kills):
     """The client repeats decisions and writes, which the other process takes."""
     with shared_address() as address:
@@ -129,7 +129,7 @@ def test_killed_process_of_a_shared_address_fails_no_call(durable, serve, call, 
         assert counted_pods(client) == len(stored)
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(2, marks=pytest.mark.faults)])
 def test_a_rolling_restart_fails_no_call(durable, rounds):
     """Two servers behind one target, restarted in turn; the client repeats what is safe to."""
     ports = [free_port(), free_port()]

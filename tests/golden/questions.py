@@ -190,8 +190,8 @@ def ask_refusals(talk: Conversation) -> None:
     world = make_world(talk.peer)
     seen: Counter[str] = Counter()
     for cause in CAUSES:
-        seen[str(cause)] += 1
-        title = f"{cause.reason} {cause.path} {seen[str(cause)]}"
+        seen[cause.name] += 1
+        title = f"{cause.reason} {cause.path} {seen[cause.name]}"
         talk.ask(title, *messages_of(cause, world))
 
 

@@ -482,8 +482,8 @@ def test_failures_are_counted_by_verb_and_kind(fresh):
 
 
 def test_a_full_queue_is_reported_as_kube_scheduler_shows_it(monkeypatch):
-    monkeypatch.setattr("topospread.app.factories.STATE_THREADS", 1)
-    monkeypatch.setattr("topospread.app.factories.STATE_QUEUE", 1)
+    monkeypatch.setattr("topospread.app.capacity.STATE_THREADS", 1)
+    monkeypatch.setattr("topospread.app.capacity.STATE_QUEUE", 1)
     with served(http="127.0.0.1:0") as server, Scheduler(server) as scheduler:
         scheduler.write(*nodes())
         pool = server.pools.executors["state"]

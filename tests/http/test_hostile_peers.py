@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-import trustme
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from tests.app.certificates import Mint
 from tests.waiting import PATIENCE, until
-from topospread.config.certificates import PemFiles
+from topospread.config.files import PemFiles
 from topospread.http import server
 from topospread.http.app import make_app
 from topospread.http.server import HttpServer
@@ -173,6 +173,7 @@ def test_an_answer_that_is_taken_slowly_but_in_time_is_whole(monkeypatch, run):
 
 GARBAGE = {
     "no request": b"nonsense\r\n\r\n",
+    "no version": b"GET / HTTP/9.9\r\n\r\n",
     "tls": b"\x16\x03\x01\x02\x00\x01\x00",
     "http 2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "bad path": b"GET http://[ HTTP/1.1\r\nhost: x\r\n\r\n",
@@ -233,54 +234,46 @@ def test_a_request_under_way_is_not_closed_for_a_newcomer():
 
 
 @pytest.fixture(scope="module")
-def pem(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pem")
-    authority = trustme.CA()
-    issued = authority.issue_cert("127.0.0.1")
-    issued.private_key_pem.write_to_path(folder / "key")
-    for blob in issued.cert_chain_pems:
-        blob.write_to_path(folder / "cert", append=True)
-    authority.cert_pem.write_to_path(folder / "ca")
-    return folder
+def mint(tmp_path_factory):
+    return Mint(tmp_path_factory.mktemp("pem"))
 
 
-def tls_run(pem, **more):
-    return Run(tls=PemFiles(str(pem / "cert"), str(pem / "key"), ""), **more)
+def tls_run(mint, **more):
+    return Run(tls=PemFiles(mint.cert, mint.key), **more)
 
 
-def greeted(run: Run, pem) -> str:
-    trusting = ssl.create_default_context(cafile=pem / "ca")
+def greeted(run: Run, mint) -> str:
     url = f"https://127.0.0.1:{run.server.port}/livez"
-    return httpx.get(url, verify=trusting, trust_env=False, timeout=PATIENCE).text
+    return httpx.get(url, verify=mint.context(), trust_env=False, timeout=PATIENCE).text
 
 
 @pytest.mark.parametrize("begin", [b"", b"\x16\x03\x01\x02\x00\x01"])
-def test_a_handshake_that_does_not_end_is_given_up(monkeypatch, pem, begin):
+def test_a_handshake_that_does_not_end_is_given_up(monkeypatch, mint, begin):
     monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.2)
-    with tls_run(pem) as run, run.connect() as raw:
+    with tls_run(mint) as run, run.connect() as raw:
         raw.sendall(begin)
         with suppress(ConnectionError):
             assert not raw.recv(100)
         until(lambda: run.ended == {"handshake": 1}, "it is counted")
         monkeypatch.undo()
-        assert greeted(run, pem) == "ok\n"
+        assert greeted(run, mint) == "ok\n"
 
 
-def test_handshakes_count_as_connections(monkeypatch, pem):
+def test_handshakes_count_as_connections(monkeypatch, mint):
     monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 10 * PATIENCE)
-    with tls_run(pem, max_connections=5) as run, ExitStack() as opened:
+    with tls_run(mint, max_connections=5) as run, ExitStack() as opened:
         for _ in range(30):
             opened.enter_context(run.connect())
         until(lambda: run.ended["over_limit"] == 25, "those past the limit are closed")
         opened.close()
         until(lambda: run.ended["handshake"] == 5, "the others have gone")
-        assert greeted(run, pem) == "ok\n"
+        assert greeted(run, mint) == "ok\n"
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-def test_nothing_is_kept_of_connections_that_were_reset(pem, tls):
-    trusting = ssl.create_default_context(cafile=pem / "ca")
-    with tls_run(pem) if tls else Run() as run:
+def test_nothing_is_kept_of_connections_that_were_reset(mint, tls):
+    trusting = mint.context()
+    with tls_run(mint) if tls else Run() as run:
         for _ in range(10):
             raw = run.connect()
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -298,24 +291,24 @@ def test_nothing_is_kept_of_connections_that_were_reset(pem, tls):
 
 
 @pytest.mark.parametrize("cut", [1, 5, 60, 200, 400])
-def test_tls_that_is_cut_off_delays_no_others(pem, caplog, cut):
-    trusting = ssl.create_default_context(cafile=pem / "ca")
+def test_tls_that_is_cut_off_delays_no_others(mint, caplog, cut):
+    trusting = mint.context()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     hello = trusting.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
     with suppress(ssl.SSLWantReadError):
         hello.do_handshake()
     said = outgoing.read()
-    with tls_run(pem) as run:
+    with tls_run(mint) as run:
         for _ in range(20):
             with run.connect() as raw:
                 raw.sendall(said[:cut])
         until(lambda: run.ended["handshake"] == 20, "they are counted")
-        assert greeted(run, pem) == "ok\n"
+        assert greeted(run, mint) == "ok\n"
     assert not [each for each in caplog.records if each.levelname != "INFO"]
 
 
-def test_a_server_stops_while_handshakes_last(pem):
-    run = tls_run(pem)
+def test_a_server_stops_while_handshakes_last(mint):
+    run = tls_run(mint)
     run.server.start()
     with run.connect() as raw:
         raw.sendall(b"\x16")

@@ -15,7 +15,7 @@ from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE
 from topospread.errors import ConfigError
 from topospread.http import webhook
-from topospread.http.admission_json import (
+from topospread.http.webhook import (
     MAX_WARNING,
     MAX_WARNINGS,
     bounded_lines,

@@ -15,7 +15,7 @@ from topospread.index.changes import (
     ReservationRow,
     WorkloadChange,
 )
-from topospread.kube.taints import tolerated
+from topospread.kube.affinity import tolerated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,9 @@ from tests.index.changes import ELIGIBILITIES, GROUPS, KEYS, batches, nodes, row
 from tests.index.comparing import assert_counts, assert_group, assert_usage, nodes_by_domain
 from tests.index.counting import Cluster
 from topospread.index.builder import Builder
+from topospread.index.changes import ReservationRow
 from topospread.index.overlay import DRAIN_TAINT, Overlay, PodDelta, apply_overlay
+from topospread.index.snapshot import NO_RESERVATIONS
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DataObject
@@ -98,3 +101,31 @@ def happened(cluster: Cluster, changes: Overlay) -> Cluster:
         after.nodes[name] = replace(node, taints=(*node.taints, DRAIN_TAINT))
     after.nodes |= {node.name: node for node in (*changes.joined, *changes.changed)}
     return after
+
+
+def row(uid: str = "u1", node: str = "n1") -> ReservationRow:
+    return ReservationRow(uid, (("app", "a"),), node)
+
+
+@pytest.mark.parametrize(
+    ("held_for", "asked", "own"),
+    [("u1", "u1", True), ("u1", "", True), ("", "u1", True), ("u1", "u2", False)],
+)
+def test_reservation_is_the_pods_own_if_the_uid_is_equal_or_unknown(held_for, asked, own):
+    reservations = NO_RESERVATIONS.changed({"default/web": row(held_for)})
+
+    assert (reservations.of("default", "web", asked) is not None) == own
+    assert reservations.of("default", "other", asked) is None
+    assert reservations.of("other", "web", asked) is None
+
+
+def test_a_version_stays_as_it_was():
+    names = [f"default/p{number}" for number in range(1000)]
+    first = NO_RESERVATIONS.changed({name: row() for name in names})
+    second = first.changed({names[0]: None, names[1]: row(node="n2"), "default/none": None})
+
+    assert (len(NO_RESERVATIONS), len(first), len(second)) == (0, 1000, 999)
+    assert {found.node_name for _, found in first} == {"n1"}
+    assert first.get(names[0]) == row()
+    assert second.get(names[0]) is None
+    assert second.get(names[1]) == row(node="n2")

@@ -7,6 +7,7 @@ import random
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from tests.index.changes import GROUPS, ZONE, group
 from tests.index.comparing import assert_counts, read
 from tests.index.counting import Cluster
 from topospread.cache import Budget
-from topospread.index.builder import Builder
+from topospread.index.builder import FEW_GROUPS, FEW_LABEL_SETS, Builder
 from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow, WorkloadChange
 from topospread.index.groups import MAX_PENDING, Group
 from topospread.index.nodes import MAX_COLUMNS, NodeTable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from topospread.kube.demands import Requests
+
 
 APP = (("app", "a"),)
 OF_APP = group(labels={"app": "a"})
@@ -228,28 +230,6 @@ def test_dropping_idle_groups_separates_uses_before_and_after() -> None:
     assert not builder.drop_idle(at + 1).groups, "and not since"
 
 
-def test_pods_before_their_node_count_once_it_is_there() -> None:
-    builder = Builder()
-    builder.ensure_counted([OF_APP])
-    builder.fold([starts(f"p{number}", f"n{number % 100}") for number in range(300)])
-    assert pods_on_nodes(builder) == []
-    assert builder.snapshot.pods == 300
-    builder.fold([joins(f"n{number}") for number in range(50)])
-    assert pods_on_nodes(builder) == [3] * 50
-
-
-def test_pods_outlive_their_node() -> None:
-    builder = Builder()
-    builder.ensure_counted([OF_APP])
-    builder.fold([joins("n"), joins("other"), starts("p", "n")])
-    builder.fold([NodeChange("n", None)])
-    snapshot = builder.snapshot
-    assert snapshot.slot("n") == -1
-    assert snapshot.domain_counts(OF_APP, Eligibility(), ZONE).tolist() == [0]
-    builder.fold([joins("n", "z")])
-    assert builder.snapshot.domain_counts(OF_APP, Eligibility(), ZONE).tolist() == [1]
-
-
 def test_slots_label_sets_and_rows_of_what_is_gone_are_used_again() -> None:
     builder = Builder()
     builder.ensure_counted([OF_APP])
@@ -373,3 +353,38 @@ def test_workloads_of_one_batch_make_their_namespace_anew_once(
     kept = builder.snapshot.namespace("one")
     assert {name for _, name in kept.objects} == set(names)
     assert [each.name for each in kept.services] == (names if kind == "Service" else [])
+
+
+APPS = 2 * FEW_GROUPS
+PODS = 8 * APPS
+SLOTS = 64
+
+
+@pytest.fixture
+def builder() -> Builder:
+    """Pods of many apps, each in a cell of its own; some do not count."""
+    made = Builder()
+    rows = [
+        PodRow(
+            (("app", f"a{number % APPS}"), ("cell", str(number))),
+            f"n{number % 7}",
+            counted=number % 5 > 0,
+        )
+        for number in range(PODS)
+    ]
+    made.fold([PodChange("default", f"p{number}", row) for number, row in enumerate(rows)])
+    return made
+
+
+def test_many_at_once_have_the_counts_of_one_at_a_time(builder: Builder) -> None:
+    keys = [group(labels={"app": f"a{number}"}) for number in range(APPS)]
+    # With more label sets than are gathered one by one, and with none.
+    keys += [group("default", None, ("cell", "Exists", ())), group(labels={"app": "none"})]
+    assert len({str(number) for number in range(PODS) if number % 5}) > FEW_LABEL_SETS
+    together = builder.ensure_counted(keys)
+    counts = {key: together.groups[key].counts(SLOTS) for key in keys}
+    builder.drop_idle(together.sequence + 10)
+    for key in keys:
+        again = builder.ensure_counted([key])
+        assert np.array_equal(again.groups[key].counts(SLOTS), counts[key])
+    assert sum(int(each.sum()) for each in list(counts.values())[:APPS]) == PODS * 4 // 5

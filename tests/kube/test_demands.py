@@ -1,12 +1,89 @@
-"""What a pod takes from its node: containers, initialization, sidecars, overhead."""
+"""Quantities, and what a pod takes from its node: containers, init steps, sidecars, overhead."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from topospread.kube.demands import Container, pod_requests
+from topospread.kube.demands import (
+    Container,
+    QuantityError,
+    parse_quantity,
+    pod_requests,
+    thousandths,
+    whole_units,
+)
+
+LARGEST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("0", 0),
+        ("12", 12),
+        ("+12", 12),
+        ("-3", -3),
+        ("250m", Fraction(1, 4)),
+        ("1.5", Fraction(3, 2)),
+        (".5", Fraction(1, 2)),
+        ("5.", 5),
+        ("0.1", Fraction(1, 10)),
+        ("1k", 1000),
+        ("1M", 10**6),
+        ("1E", 10**18),
+        ("2Gi", 2 * 1024**3),
+        ("1.5Ki", 1536),
+        ("1e3", 1000),
+        ("1E3", 1000),
+        ("12E-1", Fraction(6, 5)),
+        ("1e+2", 100),
+        ("3u", Fraction(3, 10**6)),
+        ("7n", Fraction(7, 10**9)),
+        ("0.1n", Fraction(1, 10**9)),  # nothing is finer than a billionth
+        ("1e-30", Fraction(1, 10**9)),
+        ("100E", LARGEST),  # what is larger than an int64 is cut
+        ("-100E", -LARGEST),
+    ],
+)
+def test_amounts(text, amount):
+    assert parse_quantity(text) == amount
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ".", "m", "1mi", "1ki", "1KI", "1 Gi", " 1", "1e", "1E+", "1m3", "1e1000", "0x10",
+     "\N{ARABIC-INDIC DIGIT ONE}", "1_0", "--1", "1" * 65, "NaN"],
+)  # fmt: skip
+def test_text_that_is_no_quantity(text):
+    with pytest.raises(QuantityError):
+        parse_quantity(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "milli", "whole"),
+    [("100m", 100, 1), ("1", 1000, 1), ("1.0001", 1001, 2), ("1n", 1, 1), ("-1500m", -1500, -2)],
+)
+def test_amounts_are_rounded_up_to_the_unit(text, milli, whole):
+    assert (thousandths(parse_quantity(text)), whole_units(parse_quantity(text))) == (milli, whole)
+
+
+@given(st.integers(0, 2**62), st.sampled_from(["", "k", "Ki", "M", "Mi"]))
+def test_whole_numbers_are_exact(number, suffix):
+    factor = {"": 1, "k": 1000, "Ki": 1024, "M": 10**6, "Mi": 1024**2}[suffix]
+    assert whole_units(parse_quantity(f"{number}{suffix}")) == min(number * factor, LARGEST)
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_read_or_refused(text):
+    try:
+        parse_quantity(text)
+    except QuantityError:
+        return
+    assert any(c.isdigit() for c in text)
 
 
 def container(cpu: str, sidecar: bool = False) -> Container:

@@ -1,7 +1,10 @@
 """The API server's validation of constraints and kube-scheduler's of its arguments, as recorded."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,18 +17,70 @@ from tests.conformance.cases import (
 )
 from tests.kube import values
 from topospread.codec.pods import constraint_from_proto
-from topospread.errors import FieldViolation
 from topospread.kube.objects import LabelSelector, SpreadConstraint
 from topospread.kube.validation import (
-    drop_disabled_fields,
     merge_match_label_keys,
     validate_args,
     validate_constraints,
     validate_pod,
 )
-from topospread.kube.violations import aggregated, violation_text, violations_text
+from topospread.kube.violations import (
+    aggregated,
+    duplicate,
+    invalid,
+    not_supported,
+    quoted,
+    required,
+    violation_text,
+    violations_text,
+)
+from topospread.spread.constraints import drop_disabled_fields
 from topospread.spread.settings import FeatureGates
 from topospread_client import args_from_manifest
+
+if TYPE_CHECKING:
+    from topospread.errors import FieldViolation
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain é 日本", '"plain é 日本"'),
+        ('a"b\\c', '"a\\"b\\\\c"'),
+        ("\a\b\f\n\r\t\v", '"\\a\\b\\f\\n\\r\\t\\v"'),
+        ("\x00\x1f\x7f", '"\\x00\\x1f\\x7f"'),
+        ("\u00a0\u200b\ue000", '"\\u00a0\\u200b\\ue000"'),
+        ("\U000e0001", '"\\U000e0001"'),
+    ],
+)
+def test_quoting(text, shown):
+    assert quoted(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("violation", "text"),
+    [
+        (required("a.b", "can not be empty"), "a.b: Required value: can not be empty"),
+        (invalid("a", -1, "too small"), "a: Invalid value: -1: too small"),
+        (invalid("a", "x", "bad"), 'a: Invalid value: "x": bad'),
+        (invalid("a", ["é", "<&>"], "bad"), r'a: Invalid value: ["é","\u003c\u0026\u003e"]: bad'),
+        (invalid("a", None, "bad"), "a: Invalid value: null: bad"),
+        (duplicate("a[0]", "{b, c}"), 'a[0]: Duplicate value: "{b, c}"'),
+        (
+            not_supported("a", "z", ("x", "y")),
+            'a: Unsupported value: "z": supported values: "x", "y"',
+        ),
+    ],
+)
+def test_text_of_an_error(violation: FieldViolation, text):
+    assert violation_text(violation) == text
+
+
+def test_several_errors_stand_in_brackets_and_equal_ones_once():
+    one, other = invalid("a", 1, "x"), invalid("b", 2, "y")
+    assert violations_text([one, one]) == violation_text(one)
+    both = f"[{violation_text(one)}, {violation_text(other)}]"
+    assert violations_text([one, other, one]) == both
 
 
 def recorded_form(violations: list[FieldViolation]) -> list[Json]:
@@ -92,8 +147,6 @@ def test_ten_thousand_constraints_are_judged_each():
 class Dropping:
     name: str
     gates: FeatureGates
-    sent: SpreadConstraint
-    old: SpreadConstraint | None
     stored: SpreadConstraint
 
 
@@ -108,30 +161,15 @@ NO_DOMAINS = FeatureGates(min_domains=False)
 NO_POLICIES = FeatureGates(node_inclusion_policy=False)
 NO_KEYS = FeatureGates(match_label_keys=False)
 DROPPINGS = [
-    Dropping("all on", FeatureGates(), FULL, None, FULL),
-    Dropping("created", NO_DOMAINS, FULL, None, replace(FULL, min_domains=None)),
-    Dropping("newly set", NO_DOMAINS, FULL, GOOD, replace(FULL, min_domains=None)),
-    Dropping("set before", NO_DOMAINS, FULL, replace(GOOD, min_domains=7), FULL),
+    Dropping("all on", FeatureGates(), FULL),
+    Dropping("domains", NO_DOMAINS, replace(FULL, min_domains=None)),
     Dropping(
-        "policies",
-        NO_POLICIES,
-        FULL,
-        None,
-        replace(FULL, node_affinity_policy=None, node_taints_policy=None),
+        "policies", NO_POLICIES, replace(FULL, node_affinity_policy=None, node_taints_policy=None)
     ),
-    Dropping(
-        "one policy set before",
-        NO_POLICIES,
-        FULL,
-        replace(GOOD, node_taints_policy="Ignore"),
-        replace(FULL, node_affinity_policy=None),
-    ),
-    Dropping("keys", NO_KEYS, FULL, None, replace(FULL, match_label_keys=())),
-    Dropping("keys set before", NO_KEYS, FULL, FULL, FULL),
+    Dropping("keys", NO_KEYS, replace(FULL, match_label_keys=())),
 ]
 
 
 @pytest.mark.parametrize("case", DROPPINGS, ids=lambda case: case.name)
-def test_fields_whose_gate_is_off_are_dropped_unless_the_pod_has_them(case: Dropping):
-    old = None if case.old is None else [case.old]
-    assert drop_disabled_fields([case.sent], old, case.gates) == (case.stored,)
+def test_fields_of_a_new_pod_whose_gate_is_off_are_dropped(case: Dropping):
+    assert drop_disabled_fields([FULL], case.gates) == (case.stored,)

@@ -50,6 +50,25 @@ def of(plural: str, *, watch: bool = True) -> Callable[[Asked], bool]:
     return lambda asked: asked.watch is watch and asked.path.endswith(f"/{plural}")
 
 
+def of_list(plural: str, page: int) -> Callable[[Asked], bool]:
+    """Requests for the first page of a list, or for a later one."""
+    wanted = of(plural, watch=False)
+    return lambda asked: wanted(asked) and ("continue" in asked.query) == (page > 1)
+
+
+BY_ZONE = {
+    "maxSkew": 1,
+    "topologyKey": ZONE,
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
+
+
+def beat(made: dict[str, Any]) -> None:
+    """Change what changes every few seconds, and counts for nothing."""
+    made["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
+
+
 def metric(server: Any, name: str, **labels: str) -> float:
     """The value of a sample of the server's metrics."""
     for family in server.metrics.families():
@@ -66,13 +85,7 @@ def test_every_kind_is_listed_and_decisions_rest_on_it(state: State) -> None:
     assert state.names("REPLICATION_CONTROLLER") == {"old"}
     assert state.names("REPLICA_SET") == {"web"}
     assert state.names("STATEFUL_SET") == {"db"}
-    constraint = {
-        "maxSkew": 1,
-        "topologyKey": ZONE,
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "web"}},
-    }
-    asked = pod("web-2", topologySpreadConstraints=[constraint])
+    asked = pod("web-2", topologySpreadConstraints=[BY_ZONE])
     newest = {"fully_consistent": True}
     assert state.client.evaluate_pod(asked, consistency=newest).feasible_node_count == 3
 
@@ -94,32 +107,17 @@ def test_a_pod_that_ends_is_gone(state: State, objects: Objects) -> None:
     until(lambda: set(state.pods()) == {"web-1"}, "the ended pod")
 
 
-def test_lists_come_in_pages(tmp_path: Path) -> None:
-    objects = Objects()
-    objects.put(*(node(f"n{number}") for number in range(25)))
-    with ApiServer(objects, page=10) as api, synced(tmp_path, api) as (state, server):
-        until(lambda: server.ready()[0], "all pages")
-        assert len(state.names("NODE")) == 25
-        assert api.lists("nodes") == 3
-
-
-def test_a_page_asked_for_too_late_begins_the_list_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("faults", "pages"), [(0, 3), (1, 2 + 3)], ids=["in time", "too late"])
+def test_lists_come_in_pages(tmp_path: Path, faults: int, pages: int) -> None:
+    """A page that is asked for too late begins the list anew."""
     objects = Objects()
     objects.put(*(node(f"n{number}") for number in range(25)))
     with ApiServer(objects, page=10) as api:
-        api.faults.append(
-            Fault(lambda asked: "continue" in asked.query and of("nodes", watch=False)(asked), 410)
-        )
+        api.faults += [Fault(of_list("nodes", 2), 410)] * faults
         with synced(tmp_path, api) as (state, server):
             until(lambda: server.ready()[0], "all pages")
             assert len(state.names("NODE")) == 25
-            assert api.lists("nodes") == 2 + 3
-
-
-def of_list(plural: str, page: int) -> Callable[[Asked], bool]:
-    """Requests for the first page of a list, or for a later one."""
-    wanted = of(plural, watch=False)
-    return lambda asked: wanted(asked) and ("continue" in asked.query) == (page > 1)
+            assert api.lists("nodes") == pages
 
 
 NO_LISTS: dict[str, dict[str, Any]] = {
@@ -261,6 +259,11 @@ def test_bookmarks_move_the_place_on(tmp_path: Path, objects: Objects) -> None:
         until(
             lambda: metric(server, "topospread_sync_events_total", **label) >= seen + 2, "bookmarks"
         )
+        # Who waits for a version of a kind of which nothing changes is answered.
+        version = str(objects.version)
+        read = common.ResourceVersion(kind=common.KIND_SERVICE, resource_version=version)
+        newest = {"not_older_than": {"versions": [read]}}
+        assert state.client.get_node_table(consistency=newest).meta.observed
         objects.forget()
         before = api.watches("services")
         api.hang_up()
@@ -274,9 +277,6 @@ def test_heartbeats_are_not_written(tmp_path: Path, api: ApiServer, objects: Obj
     with synced(tmp_path, api) as (state, server):
         until(lambda: server.ready()[0], "all kinds listed")
         before = state.client.get_node_table().meta.revision
-
-        def beat(made: dict[str, Any]) -> None:
-            made["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
 
         for name in ("a1", "a2", "b1"):
             objects.change("Node", "", name, beat)
@@ -302,13 +302,7 @@ def read_up_to(state: State) -> dict[str, int]:
 
 def test_a_binder_need_not_know_how_the_state_is_synced(state: State, objects: Objects) -> None:
     """It waits for the version that the API server told it, and the pod counts."""
-    constraint = {
-        "maxSkew": 1,
-        "topologyKey": ZONE,
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "web"}},
-    }
-    asked = pod("next", topologySpreadConstraints=[constraint])
+    asked = pod("next", topologySpreadConstraints=[BY_ZONE])
     expected = {"a": 1, "b": 1}
     for number in range(10):
         zone, on = ("a", "a2") if number % 2 else ("b", "b1")
@@ -330,26 +324,10 @@ def test_a_list_says_how_far_it_has_read(state: State, objects: Objects) -> None
 
 def test_heartbeats_that_are_not_written_are_read(state: State, objects: Objects) -> None:
     """Who waits for a version that only a heartbeat reached would wait for a change to come."""
-
-    def beat(made: dict[str, Any]) -> None:
-        made["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
-
     objects.change("Node", "", "a1", beat)
     seen = common.ResourceVersion(kind=common.KIND_NODE, resource_version=str(objects.version))
     newest = {"not_older_than": {"versions": [seen]}}
     assert state.client.get_node_table(consistency=newest).meta.observed
-
-
-def test_bookmarks_are_read(tmp_path: Path, objects: Objects) -> None:
-    """Of a kind of which nothing changes nobody could wait for anything."""
-    with ApiServer(objects, bookmark_seconds=0.1) as api, synced(tmp_path, api) as (state, server):
-        until(lambda: server.ready()[0], "all kinds listed")
-        objects.put(pod("web-2", "a1"), pod("web-3", "a1"))
-        seen = common.ResourceVersion(
-            kind=common.KIND_SERVICE, resource_version=str(objects.version)
-        )
-        newest = {"not_older_than": {"versions": [seen]}}
-        assert state.client.get_node_table(consistency=newest).meta.observed
 
 
 def test_namespaces_can_be_excluded(tmp_path: Path, objects: Objects) -> None:

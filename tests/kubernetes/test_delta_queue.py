@@ -23,7 +23,7 @@ from topospread_client import Client
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from topospread.telemetry.sync_metrics import KindGauges
+    from topospread.telemetry.families import KindGauges
 
 
 def gone(name: str, version: str = "1", kind: Kind = Kind.POD) -> DeletedObject:

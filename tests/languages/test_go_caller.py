@@ -8,6 +8,8 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
+import pytest
+
 from tests.deploy.balanced import Balanced
 from tests.redis_server import free_port
 from tests.servers import Peer, ServerProcess, served, two_zones
@@ -106,6 +108,7 @@ def test_calls_outlast_a_server_that_is_killed_and_started_again(go_programs, st
     assert asking.failed == []
 
 
+@pytest.mark.long
 def test_servers_restarted_or_killed_behind_the_balancer_fail_no_call(
     go_programs, start_redis, tmp_path
 ):

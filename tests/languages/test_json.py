@@ -71,6 +71,7 @@ def test_typescript_writes_and_reads_the_same_json(typescript_program):
     check(typescript_program)
 
 
+@pytest.mark.long
 def test_java_writes_and_reads_the_same_json(java_program):
     check(java_program)
 

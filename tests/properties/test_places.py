@@ -14,7 +14,7 @@ from tests.reference import affinity, taints
 from tests.reference.evaluation import evaluate
 from tests.service.placement.placer import Placer, bound, untraced
 from tests.service.world import CLUSTER, HOSTNAME, ZONE, Process, World, constraint, node, world
-from topospread.codec.reservations import reservation_row
+from topospread.codec.rows import reservation_row
 from topospread.codec.stored import object_from_stored
 from topospread.replica.replicas import seconds_from_now
 from topospread.service.decisions.node_fit import Fit

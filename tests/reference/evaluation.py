@@ -1,14 +1,65 @@
-"""The model's three questions: everything about a pod, one node's verdict, and why nothing fits."""
+"""The model's two questions: everything about a pod, and why it fits nowhere.
+
+The message is that of FitError of kube-scheduler's framework, as recorded in fiterrors and
+fitcounts.
+"""
 
 import copy
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
-from tests.reference import filtering, message, scoring
+from tests.reference import filtering, scoring
 from tests.reference.constraints import Gates, Question
 from tests.reference.defaults import refusal
-from tests.reference.filtering import SUCCESS, Spread, Status
+from tests.reference.filtering import Spread, Status
 from tests.reference.objects import Json
 from tests.reference.snapshot import Snapshot
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+def fit_error(statuses: Iterable[tuple[Status, int]]) -> str:
+    """The message for nodes that were all refused.
+
+    Args:
+        statuses: a refusal and the number of nodes it was given for; reasons of other plugins may
+            be among them. Each reason of each node counts one.
+
+    Returns:
+        `0/N nodes are available: COUNT REASON, COUNT REASON.`; the parts are sorted as text, so
+        that "10 x" comes before "2 x".
+    """
+    total, reasons = 0, Counter[str]()
+    for status, nodes in statuses:
+        total += nodes
+        for reason in status["reasons"]:
+            reasons[reason] += nodes
+    parts = sorted(f"{count} {reason}" for reason, count in reasons.items())
+    return f"0/{total} nodes are available: {', '.join(parts)}."
+
+
+def condition(answer: dict[str, Any], nodes: int) -> dict[str, str] | None:
+    """The PodScheduled condition {reason, message} for an answer of evaluate, or None if some fit.
+
+    Args:
+        answer: of evaluate.
+        nodes: how many nodes there are; with none nothing is evaluated at all.
+    """
+    if nodes == 0:
+        return {"reason": "Unschedulable", "message": NO_NODES}
+    pre_filter = answer.get("preFilter") or {}
+    if pre_filter.get("code") == "Error":
+        message = f'running PreFilter plugin "PodTopologySpread": {pre_filter["reasons"][0]}'
+        return {"reason": "SchedulerError", "message": message}
+    verdicts = answer.get("filter")
+    if verdicts is None or any(status["code"] == "Success" for status in verdicts.values()):
+        return None
+    return {
+        "reason": "Unschedulable",
+        "message": fit_error((status, 1) for status in verdicts.values()),
+    }
+
 
 Answer = dict[str, Any]
 
@@ -86,35 +137,6 @@ def scored(question: Question, snapshot: Snapshot, names: list[str]) -> Answer:
     }
 
 
-def filter_verdict(
-    cluster: Json,
-    pod: Json,
-    node_name: str,
-    *,
-    args: Json | None = None,
-    gates: Json | None = None,
-    ops: list[Json] | None = None,
-) -> Status:
-    """Whether this one node may take the pod: Success when nothing constrains it.
-
-    Raises:
-        ValueError: the plugin refuses the args.
-        KeyError: the cluster has no such node.
-    """
-    plugin_args = args or {}
-    if refused := refusal(plugin_args):
-        raise ValueError(refused)
-    snapshot = Snapshot(cluster)
-    node = snapshot.nodes[node_name]
-    question = Question(pod, plugin_args, Gates.parse(gates), cluster)
-    status, spread = filtering.pre_filter(question, snapshot)
-    if spread is None:
-        return copy.deepcopy(status if status["code"] == "Error" else SUCCESS)
-    for op in ops or []:
-        filtering.apply_op(question, snapshot, spread, op)
-    return copy.deepcopy(filtering.filter_node(question, spread, spread.minima(), node))
-
-
 def unschedulable(cluster: Json, answer: Answer) -> dict[str, str] | None:
     """The PodScheduled condition's {reason, message} for an answer, or None if some node fits."""
-    return message.condition(answer, len(Snapshot(cluster).nodes))
+    return condition(answer, len(Snapshot(cluster).nodes))

@@ -159,14 +159,6 @@ def retried(ask):
     return answers[0]
 
 
-def test_lists_at_once_after_the_loss_reach_servers_that_had_not_noticed_yet(both, backend):
-    backend.empty(both[0].store)
-
-    both[0].list_all("c")
-
-    follow(both, ["c"])
-
-
 def test_restarted_server_takes_what_there_is(both, backend, start):
     backend.empty(both[0].store)
     both[0].list_kind(Kind.NODE, "c")

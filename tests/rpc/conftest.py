@@ -10,7 +10,7 @@ import pytest
 
 from tests.servers import Peer, served, two_zones
 from tests.telemetry.expositions import value
-from topospread.app import server as app_server
+from topospread.app import parts as app_parts
 from topospread.app.stores import open_store
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def news(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     event.set()
 
     monkeypatch.setattr(
-        app_server, "open_store", lambda *arguments: HeldBack(open_store(*arguments), event)
+        app_parts, "open_store", lambda *arguments: HeldBack(open_store(*arguments), event)
     )
     return event
 
@@ -99,3 +99,10 @@ def run(transport: str) -> Iterator[Callable[..., Running]]:
             return Running(server, opened.enter_context(Peer(server.address)))
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def unchanged() -> Iterator[Peer]:
+    """Of one server of the module, for calls that are refused."""
+    with served() as server, Peer(server.address) as peer:
+        yield Running(server, peer).peer

@@ -12,12 +12,18 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.servers import Peer, at_least, evaluate_request, expired, pod
 from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE, until
+from topospread.calls.memory import MemoryGuard
+from topospread.calls.pipeline import LARGE
 from topospread.replica import replica
 from topospread.replica.view import Token
 from topospread.store.model import Revision
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
+from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from topospread.calls.memory import Held
     from topospread_proto.v1.common_pb2 import Consistency
 
 CODE = grpc.StatusCode
@@ -197,7 +203,7 @@ def test_cancelled_calls_are_counted(run):
 
 
 def test_streams_past_the_bound_are_refused_and_not_queued(run, monkeypatch):
-    monkeypatch.setattr("topospread.app.factories.MAX_STREAMS", 2)
+    monkeypatch.setattr("topospread.app.capacity.MAX_STREAMS", 2)
     running = run()
     peer = running.peer
     request = state_pb.WatchObjectsRequest(revision=running.revision)
@@ -216,3 +222,23 @@ def test_streams_past_the_bound_are_refused_and_not_queued(run, monkeypatch):
     until(lambda: running.server.pools.executors["streams"].busy == 1, "the server lets it go")
     assert next(peer.state.WatchObjects(request)).events[0].object.pod.metadata.name == "web-3"
     open_streams[1].cancel()
+
+
+def test_a_connection_is_one_owner_of_all_that_is_kept_for_it(run, monkeypatch):
+    owners = []
+    hold = MemoryGuard.hold
+
+    def noted(guard: MemoryGuard, owner: Hashable, size: int = 0, **how: bool) -> Held:
+        owners.append(owner)
+        return hold(guard, owner, size, **how)
+
+    monkeypatch.setattr(MemoryGuard, "hold", noted)
+    peer = run().peer
+    large = evaluate_request()
+    large.pod.object.metadata.annotations["large"] = "x" * (2 * LARGE)
+
+    peer.engine.EvaluatePod(large, timeout=PATIENCE)
+    peer.state.ListObjects(state_pb.ListObjectsRequest(kind=common_pb2.KIND_NODE), timeout=PATIENCE)
+
+    assert len(owners) >= 2
+    assert len(set(owners)) == 1

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from tests.access.callers import AccessFile
-from tests.rpc.details import reason, violations
+from tests.errors.error_status import error_status
 from tests.servers import Peer, node, served, two_zones
 from tests.waiting import PATIENCE
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
@@ -43,7 +43,7 @@ def test_deletion_must_name_its_cluster(run):
     with pytest.raises(grpc.RpcError) as failed:
         peer.state.DeleteCluster(pb.DeleteClusterRequest(), timeout=PATIENCE)
     assert failed.value.code() is CODE.INVALID_ARGUMENT
-    assert violations(failed.value)[0] == "cluster"
+    assert error_status(failed.value).paths[0] == "cluster"
     assert names(peer) == ["default"]
 
 
@@ -66,7 +66,10 @@ def not_there(peer: Peer, method: str, request: Any) -> bool:
     assert names(peer) == before
     # A delete of what does not exist writes nothing.
     assert failed.value.details() == f"cluster {request.cluster!r} is not known"
-    return failed.value.code() is CODE.NOT_FOUND and reason(failed.value) == "CLUSTER_NOT_FOUND"
+    return (
+        failed.value.code() is CODE.NOT_FOUND
+        and error_status(failed.value).reason == "CLUSTER_NOT_FOUND"
+    )
 
 
 @pytest.mark.parametrize("store", ["memory", "redis"])
@@ -84,7 +87,7 @@ def test_missing_cluster_is_not_deleted(run, store, request):
         )
         with pytest.raises(grpc.RpcError) as failed:
             stub.ReleaseReservation(release, timeout=PATIENCE)
-        assert reason(failed.value) == "CLUSTER_NOT_FOUND"
+        assert error_status(failed.value).reason == "CLUSTER_NOT_FOUND"
 
 
 @pytest.mark.parametrize("store", ["memory", "redis"])
@@ -121,7 +124,7 @@ def test_missing_cluster_is_not_found(run):
     with pytest.raises(grpc.RpcError) as failed:
         get(run().peer, "nowhere")
     assert failed.value.code() is CODE.NOT_FOUND
-    assert reason(failed.value) == "CLUSTER_NOT_FOUND"
+    assert error_status(failed.value).reason == "CLUSTER_NOT_FOUND"
 
 
 def info(peer: Peer, metadata: Any = ()) -> server_pb.GetServerInfoResponse:
@@ -133,8 +136,8 @@ def info(peer: Peer, metadata: Any = ()) -> server_pb.GetServerInfoResponse:
 
 
 def test_server_info_reports_the_limits_that_are_enforced():
-    """Callers that guess them are refused by a server whose limits are set lower."""
-    with served(max_batch_objects=3) as server, Peer(server.address) as peer:
+    """Callers that guess them are refused by a server whose limits are lower."""
+    with served() as server, Peer(server.address) as peer:
         server_info = info(peer)
         assert server_info.version == server.version
         assert list(server_info.api_versions) == ["topospread.v1"]
@@ -142,12 +145,12 @@ def test_server_info_reports_the_limits_that_are_enforced():
         assert list(server_info.features) == ["expander", "reflection"]
         assert server_info.store == "memory:"
         assert server_info.start_time.seconds > 0
-        assert server_info.limits.max_batch_objects == 3
+        assert server_info.limits.max_batch_objects == 500
         limits = {field.name for field, _ in server_info.limits.ListFields()}
         assert limits == set(server_info.limits.DESCRIPTOR.fields_by_name)
-        peer.apply(*(node(f"n{n}", "a") for n in range(3)))
+        peer.apply(*(node(f"n{n}", "a") for n in range(500)))
         with pytest.raises(grpc.RpcError) as failed:
-            peer.apply(*(node(f"n{n}", "a") for n in range(4)))
+            peer.apply(*(node(f"n{n}", "a") for n in range(501)))
         assert failed.value.code() is CODE.INVALID_ARGUMENT
 
 

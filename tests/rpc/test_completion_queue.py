@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import grpc
-import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.servers import Peer, evaluate_request, pod, served
@@ -20,7 +19,7 @@ from topospread.checkpoints import waiting, will_take_long
 from topospread.codec.fields import delimited
 from topospread.rpc import completion_queue
 from topospread.rpc.completion_queue import CompletionQueue, IncomingCall
-from topospread.service.decisions.evaluate import evaluate_batch
+from topospread.service.decisions.batch import evaluate_batch
 from topospread.spread.classes import judge
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import decision_service_pb2 as pb
@@ -104,53 +103,6 @@ def test_bytes_that_do_not_decide_cost_a_pod_nothing(run, monkeypatch):
     assert [answered(running, "EvaluatePod", large) for _ in range(3)] == [alone] * 3
     assert len(judged) == 1
     assert not handed_over
-
-
-@pytest.fixture
-def held(monkeypatch):
-    """Batches take until this is set."""
-    go_on = threading.Event()
-
-    def patient(*arguments):
-        will_take_long()
-        assert go_on.wait(PATIENCE)
-        return evaluate_batch(*arguments)
-
-    monkeypatch.setattr("topospread.api.decision.evaluate_batch", patient)
-    yield go_on
-    go_on.set()
-
-
-def long_call(running) -> grpc.Future:
-    """A call that keeps the only thread busy."""
-    request = pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod])
-    call: grpc.Future = running.peer.engine.BatchEvaluatePods.future(request, timeout=PATIENCE)
-    until(lambda: running.server.pools.decisions.busy == 1, "it is carried out")
-    return call
-
-
-def test_long_call_blocks_no_other(run, held):
-    running = run()
-    running.peer.evaluate()  # the first one of a server takes long itself
-    long = long_call(running)
-    for _ in range(3):
-        assert running.peer.evaluate().feasible_node_count == 1
-    assert not long.done()
-    held.set()
-    assert len(long.result(PATIENCE).results) == 1
-    assert running.peer.evaluate().feasible_node_count == 1
-
-
-def test_running_call_is_answered_before_its_server_stops(run, held):
-    running = run(shutdown_grace_period="10m")
-    long = long_call(running)
-    stopping = threading.Thread(target=running.server.stop, daemon=True)
-    stopping.start()
-    until(lambda: running.server.ready() == (False, ("stopping",)), "it stops")
-    held.set()
-    assert len(long.result(PATIENCE).results) == 1
-    stopping.join(PATIENCE)
-    assert not stopping.is_alive()
 
 
 def test_calls_whose_message_does_not_come_are_bounded(run, monkeypatch):

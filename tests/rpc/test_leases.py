@@ -8,7 +8,7 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from tests.rpc.details import metadata, reason, violations
+from tests.errors.error_status import error_status
 from tests.servers import Peer, node, served
 from tests.waiting import PATIENCE, until
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
@@ -80,7 +80,7 @@ def is_free(leases: Leases) -> bool:
     try:
         leases.get()
     except grpc.RpcError as error:
-        return (error.code(), reason(error)) == (CODE.NOT_FOUND, "OBJECT_NOT_FOUND")
+        return (error.code(), error_status(error).reason) == (CODE.NOT_FOUND, "OBJECT_NOT_FOUND")
     return False
 
 
@@ -108,7 +108,7 @@ def lost(leases: Leases, holder: str, token: int) -> None:
     with pytest.raises(grpc.RpcError) as failed:
         leases.renew(holder, token)
     assert failed.value.code() is CODE.FAILED_PRECONDITION
-    assert reason(failed.value) == "LEASE_LOST"
+    assert error_status(failed.value).reason == "LEASE_LOST"
 
 
 def test_former_holder_cannot_renew_a_lost_lease(leases):
@@ -147,7 +147,7 @@ def test_writes_of_a_former_holder_are_refused(leases):
     with pytest.raises(grpc.RpcError) as failed:
         leases.write(token)
     assert failed.value.code() is CODE.FAILED_PRECONDITION
-    assert reason(failed.value) == "FENCED"
+    assert error_status(failed.value).reason == "FENCED"
     leases.write(other)
 
 
@@ -157,7 +157,7 @@ def test_unknown_fencing_token_is_refused(leases, token):
     with pytest.raises(grpc.RpcError) as failed:
         leases.write(token)
     assert failed.value.code() is CODE.INVALID_ARGUMENT
-    assert violations(failed.value) == ["fencingToken"]
+    assert error_status(failed.value).paths == ["fencingToken"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_invalid_lease_is_refused(leases, holder, duration, field):
         with pytest.raises(grpc.RpcError) as failed:
             call(holder, duration)
         assert failed.value.code() is CODE.INVALID_ARGUMENT
-        assert violations(failed.value) == [field]
+        assert error_status(failed.value).paths == [field]
 
 
 def test_leases_make_no_more_clusters_than_there_may_be():
@@ -197,7 +197,7 @@ def test_leases_make_no_more_clusters_than_there_may_be():
         with pytest.raises(grpc.RpcError) as failed:
             acquire("fourth")
         assert failed.value.code() is CODE.RESOURCE_EXHAUSTED
-        assert reason(failed.value) == "TOO_MANY_CLUSTERS"
+        assert error_status(failed.value).reason == "TOO_MANY_CLUSTERS"
         request = pb.GetLeaseRequest(cluster="fourth")
         with pytest.raises(grpc.RpcError):
             stub.GetLease(request, timeout=PATIENCE)
@@ -216,7 +216,10 @@ def test_fencing_token_is_checked_where_nothing_is_written(leases, method):
         with pytest.raises(grpc.RpcError) as failed:
             write(request(fencing_token=wrong), timeout=PATIENCE)
         assert failed.value.code() is CODE.FAILED_PRECONDITION
-        assert (reason(failed.value), metadata(failed.value)) == ("FENCED", {"holder": "one"})
+        assert (error_status(failed.value).reason, error_status(failed.value).metadata) == (
+            "FENCED",
+            {"holder": "one"},
+        )
     if method == "ApplyObjects":
         write(request(fencing_token=token), timeout=PATIENCE)
     listed = state_pb.ListClustersRequest()

@@ -8,12 +8,11 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.rpc.details import reason
+from tests.errors.error_status import error_status
 from tests.servers import node, pod, two_zones
 from tests.waiting import PATIENCE, until
-from topospread.app.factories import LIST_QUEUE, LIST_THREADS
-from topospread.service.state.pages import PAGE_BYTES
-from topospread.service.state.read import StateReader
+from topospread.app.capacity import LIST_QUEUE, LIST_THREADS
+from topospread.service.state.read import PAGE_BYTES, StateReader
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
 
@@ -65,11 +64,11 @@ def test_list_of_a_history_that_ended_is_out_of_range_and_says_what_to_do(run):
     with pytest.raises(grpc.RpcError, match="begin it anew, without a page token") as refused:
         peer.state.ListObjects(second, timeout=PATIENCE)
     assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
-    assert reason(refused.value) == "REVISION_OF_OTHER_HISTORY"
+    assert error_status(refused.value).reason == "REVISION_OF_OTHER_HISTORY"
 
 
 def test_page_may_be_empty_before_the_last_one(run, monkeypatch):
-    monkeypatch.setattr("topospread.service.state.pages.READ_OBJECTS", 100)
+    monkeypatch.setattr("topospread.service.state.read.READ_OBJECTS", 100)
     peer = run().peer
     peer.apply(*(pod(f"p-{n:03}", "a1", "many") for n in range(300)))
     peer.apply(pod("z", "a1", "one"))

@@ -8,7 +8,6 @@ import grpc
 import pytest
 
 from tests.errors.error_status import error_status
-from tests.rpc.details import reason, violations
 from tests.servers import Peer, evaluate_request, node, pod, replacement, served, two_zones
 from tests.waiting import PATIENCE
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
@@ -58,13 +57,13 @@ def observed(peer: Peer) -> dict[str, str]:
     """What the newest state's answers tell."""
     newest = common_pb2.Consistency(fully_consistent=True)
     answer = peer.evaluate(consistency=newest)
-    error_status = {
+    known = {
         common_pb2.Kind.Name(each.kind).removeprefix("KIND_").lower(): each.resource_version
         for each in answer.meta.observed
     }
     cluster = peer.state.GetCluster(pb.GetClusterRequest(), timeout=PATIENCE).cluster
     assert list(cluster.observed) == list(answer.meta.observed)
-    return error_status
+    return known
 
 
 def test_observed_is_empty_without_reported_progress(peer):
@@ -85,7 +84,7 @@ def test_observed_follows_the_writes_that_report_it(peer):
 
 
 def test_full_batch_may_report_progress(run):
-    peer = run(max_batch_objects=500).peer
+    peer = run().peer
     everything = dict.fromkeys(
         ("node", "pod", "service", "replication_controller", "replica_set", "stateful_set"), "7"
     )
@@ -198,7 +197,7 @@ def test_call_does_not_wait_for_a_feed_without_progress(peer):
         with pytest.raises(grpc.RpcError) as failed:
             peer.evaluate(consistency=consistency)
         assert failed.value.code() is CODE.FAILED_PRECONDITION
-        assert reason(failed.value) == "NO_FEED_PROGRESS"
+        assert error_status(failed.value).reason == "NO_FEED_PROGRESS"
         assert error_status(failed.value).metadata == {"kind": "KIND_POD"}
         report(peer, node="5")
 
@@ -232,14 +231,13 @@ def wrong_versions() -> list[tuple[list[common_pb2.ResourceVersion], list[str]]]
 
 
 @pytest.mark.parametrize(("given", "fields"), wrong_versions())
-def test_invalid_version_is_refused(run, given, fields):
-    peer = run().peer
+def test_invalid_version_is_refused(unchanged, given, fields):
     consistency = common_pb2.Consistency(not_older_than=common_pb2.ObservedVersions(versions=given))
     calls: list[tuple[Any, Any, str]] = [
-        (peer.state.ApplyObjects, pb.ApplyObjectsRequest(observed=given), "observed"),
-        (peer.state.DeleteObjects, pb.DeleteObjectsRequest(observed=given), "observed"),
+        (unchanged.state.ApplyObjects, pb.ApplyObjectsRequest(observed=given), "observed"),
+        (unchanged.state.DeleteObjects, pb.DeleteObjectsRequest(observed=given), "observed"),
         (
-            peer.engine.EvaluatePod,
+            unchanged.engine.EvaluatePod,
             evaluate_request(consistency=consistency),
             "consistency.notOlderThan.versions",
         ),
@@ -248,18 +246,18 @@ def test_invalid_version_is_refused(run, given, fields):
         with pytest.raises(grpc.RpcError) as failed:
             call(request, timeout=PATIENCE)
         assert failed.value.code() is CODE.INVALID_ARGUMENT
-        assert violations(failed.value) == [f"{path}{field}" for field in fields]
+        assert error_status(failed.value).paths == [f"{path}{field}" for field in fields]
 
 
-def test_empty_not_older_than_is_refused(run):
+def test_empty_not_older_than_is_refused(unchanged):
     with pytest.raises(grpc.RpcError) as failed:
-        run().peer.evaluate(consistency=not_older())
-    assert violations(failed.value) == ["consistency.notOlderThan.versions"]
+        unchanged.evaluate(consistency=not_older())
+    assert error_status(failed.value).paths == ["consistency.notOlderThan.versions"]
 
 
-def test_resource_version_of_a_list_must_be_comparable(run):
+def test_resource_version_of_a_list_must_be_comparable(unchanged):
     with pytest.raises(grpc.RpcError) as failed:
-        run().peer.state.ReplaceObjects(
+        unchanged.state.ReplaceObjects(
             iter(replacement(kind=NODE, resource_version="now")), timeout=PATIENCE
         )
-    assert violations(failed.value) == ["start.resourceVersion"]
+    assert error_status(failed.value).paths == ["start.resourceVersion"]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 
-from tests.rpc.details import reason, violations
-from tests.servers import node, pod, two_zones
+from tests.errors.error_status import error_status
+from tests.rpc.conftest import Running
+from tests.servers import Peer, node, pod, served, two_zones
 from tests.waiting import PATIENCE
 from topospread_client import pod_from_manifest
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2, placement_service_pb2_grpc
 from topospread_proto.v1 import placement_service_pb2 as placement_pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PODS = 23
 
@@ -68,9 +72,11 @@ REQUESTS: dict[str, Any] = {
 COUNTS = {"ListObjects": PODS, "ListReservations": PODS, "ListClusters": PODS + 3}
 
 
-@pytest.fixture
-def lists(run: Any) -> Lists:
-    return Lists(run())
+@pytest.fixture(scope="module")
+def lists() -> Iterator[Lists]:
+    """Of one server for all: nothing is written."""
+    with served() as server, Peer(server.address) as peer:
+        yield Lists(Running(server, peer))
 
 
 def asked(name: str, **more: Any) -> Any:
@@ -135,7 +141,10 @@ def test_invalid_page_size_or_token_is_refused(lists, name, wrong, field):
     with pytest.raises(grpc.RpcError) as failed:
         lists.calls[name](asked(name, **wrong), timeout=PATIENCE)
     assert failed.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert (reason(failed.value), violations(failed.value)) == ("INVALID_FIELDS", [field])
+    assert (error_status(failed.value).reason, error_status(failed.value).paths) == (
+        "INVALID_FIELDS",
+        [field],
+    )
 
 
 OTHERS: list[tuple[str, dict[str, Any]]] = [
@@ -160,8 +169,8 @@ def test_page_token_of_another_list_is_refused(lists, name, other):
     with pytest.raises(grpc.RpcError) as failed:
         call(asked(name, **other, page_token=token), timeout=PATIENCE)
     assert failed.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert reason(failed.value) == "PAGE_TOKEN_MISMATCH"
-    assert violations(failed.value) == ["pageToken"]
+    assert error_status(failed.value).reason == "PAGE_TOKEN_MISMATCH"
+    assert error_status(failed.value).paths == ["pageToken"]
 
 
 def test_page_token_of_another_method_is_refused(lists):
@@ -174,8 +183,8 @@ def test_page_token_of_another_method_is_refused(lists):
             if other != name:
                 with pytest.raises(grpc.RpcError) as failed:
                     call(asked(name, page_token=token), timeout=PATIENCE)
-                assert reason(failed.value) == "PAGE_TOKEN_MISMATCH"
-                assert violations(failed.value) == ["pageToken"]
+                assert error_status(failed.value).reason == "PAGE_TOKEN_MISMATCH"
+                assert error_status(failed.value).paths == ["pageToken"]
 
 
 @pytest.mark.parametrize("name", ["ListObjects", "ListReservations"])
@@ -190,7 +199,10 @@ def test_invalid_revision_in_a_page_token_is_refused(lists, name):
         made_up = base64.urlsafe_b64encode(raw).decode()
         with pytest.raises(grpc.RpcError) as failed:
             call(asked(name, page_token=made_up), timeout=PATIENCE)
-        assert (reason(failed.value), violations(failed.value)) == ("INVALID_FIELDS", ["pageToken"])
+        assert (error_status(failed.value).reason, error_status(failed.value).paths) == (
+            "INVALID_FIELDS",
+            ["pageToken"],
+        )
 
 
 def test_empty_cluster_name_is_the_default_cluster(run):
@@ -245,4 +257,4 @@ def test_get_reservation_of_one_pod(run):
         with pytest.raises(grpc.RpcError) as failed:
             get(**ref)
         assert failed.value.code() is grpc.StatusCode.NOT_FOUND
-        assert reason(failed.value) == "OBJECT_NOT_FOUND"
+        assert error_status(failed.value).reason == "OBJECT_NOT_FOUND"

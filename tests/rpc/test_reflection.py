@@ -44,11 +44,6 @@ def ask():
     streams.shutdown()
 
 
-def test_reflection_lists_the_services(ask):
-    listed = ask(list_services="").list_services_response.service
-    assert {each.name for each in listed} == {SERVICE, "grpc.reflection.v1alpha.ServerReflection"}
-
-
 @pytest.mark.parametrize(
     ("symbol", "file"),
     [

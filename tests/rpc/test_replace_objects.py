@@ -35,6 +35,14 @@ def peer() -> Iterator[Peer]:
         yield peer
 
 
+@pytest.fixture(scope="module")
+def unchanged() -> Iterator[Peer]:
+    """Of one server that has NODES for all lists that are refused."""
+    with served() as server, Peer(server.address) as peer:
+        peer.apply(*NODES)
+        yield peer
+
+
 def names(peer: Peer) -> set[str]:
     request = pb.ListObjectsRequest(kind=common_pb2.KIND_NODE)
     response = peer.state.ListObjects(request, timeout=PATIENCE)
@@ -71,8 +79,8 @@ def test_empty_list_is_a_start_and_a_commit(peer):
 
 
 @pytest.mark.parametrize("count", range(3))
-def test_list_without_its_commit_changes_nothing(peer, count):
-    error = refused(peer, [START, BATCH, COMMIT][:count])
+def test_list_without_its_commit_changes_nothing(unchanged, count):
+    error = refused(unchanged, [START, BATCH, COMMIT][:count])
     objects = 3 if count == 2 else 0
     assert error.code() is CODE.ABORTED
     assert error.details() == (
@@ -116,8 +124,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("messages", "text"), WRONG.values(), ids=WRONG)
-def test_messages_out_of_order_are_refused(peer, messages, text):
-    error = refused(peer, messages)
+def test_messages_out_of_order_are_refused(unchanged, messages, text):
+    error = refused(unchanged, messages)
     assert error.code() is CODE.INVALID_ARGUMENT
     assert text in error.details()
 
@@ -133,8 +141,8 @@ def wrong_second(field: str, value: str) -> list[pb.ReplaceObjectsRequest]:
     ("field", "value"),
     [("name", "a/b"), ("name", ""), ("resource_version", "abc"), ("uid", "no uid")],
 )
-def test_list_with_an_invalid_object_changes_nothing(peer, field, value):
-    error = refused(peer, wrong_second(field, value))
+def test_list_with_an_invalid_object_changes_nothing(unchanged, field, value):
+    error = refused(unchanged, wrong_second(field, value))
     assert error.code() is CODE.INVALID_ARGUMENT
     (wrong,) = violations(error)
     camel = {"resource_version": "resourceVersion"}.get(field, field)
@@ -142,10 +150,10 @@ def test_list_with_an_invalid_object_changes_nothing(peer, field, value):
     assert wrong.description.endswith("(batch 2)")
 
 
-def test_list_with_an_oversized_object_changes_nothing(peer):
+def test_list_with_an_oversized_object_changes_nothing(unchanged):
     objects = [node(f"listed-{number}", "a") for number in range(501)]
     objects[500].node.metadata.labels["large"] = "x" * MAX_OBJECT_BYTES
-    error = refused(peer, replacement(*objects, kind=common_pb2.KIND_NODE))
+    error = refused(unchanged, replacement(*objects, kind=common_pb2.KIND_NODE))
     assert error.code() is CODE.RESOURCE_EXHAUSTED
     quota = error_status(error).details["QuotaFailure"].violations[0]
     assert quota.subject == "batch.objects[0].node"
@@ -160,10 +168,10 @@ def test_list_with_an_oversized_object_changes_nothing(peer):
         ([node("x", "a"), pb.ClusterObject()], "batch.objects[1]", "(batch 2)"),
     ],
 )
-def test_invalid_object_of_a_list_is_named(peer, second, field, text):
+def test_invalid_object_of_a_list_is_named(unchanged, second, field, text):
     batch = step(batch=pb.ReplaceBatch(objects=second))
     commit = step(commit=pb.ReplaceCommit(object_count=len(OTHERS) + len(second)))
-    (wrong,) = violations(refused(peer, [START, BATCH, batch, commit]))
+    (wrong,) = violations(refused(unchanged, [START, BATCH, batch, commit]))
     assert wrong.field == field
     assert text in wrong.description
 
@@ -195,12 +203,12 @@ def old_list() -> list[bytes]:
     return [b"\x0a" + bytes([len(begin)]) + begin, b"\x12" + bytes([len(one)]) + one]
 
 
-def test_client_that_sends_no_commit_is_refused(peer):
-    call: Any = peer.channel.stream_unary("/topospread.v1.ClusterStateService/ReplaceObjects")
+def test_client_that_sends_no_commit_is_refused(unchanged):
+    call: Any = unchanged.channel.stream_unary("/topospread.v1.ClusterStateService/ReplaceObjects")
     with pytest.raises(grpc.RpcError) as failed:
         call(iter(old_list()), timeout=PATIENCE)
     assert failed.value.code() is CODE.INVALID_ARGUMENT
-    assert len(names(peer)) == 5
+    assert len(names(unchanged)) == 5
 
 
 def test_memory_of_all_lists_together_is_bounded():

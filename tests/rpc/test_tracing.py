@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from tests.servers import Peer, evaluate_request, incoming, pod, replacement, served, two_zones
 from tests.telemetry.otlp import TraceReceiver, plain, trace_receiver
-from tests.waiting import PATIENCE, until
+from tests.waiting import PATIENCE
 from topospread.telemetry.logs import start_logging
 from topospread_client import pod_from_manifest
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
@@ -298,43 +297,6 @@ def test_watch_is_one_span(receiver, peer):
     assert write.end_time_unix_nano <= watch.end_time_unix_nano
 
 
-def test_unsampled_call_is_not_exported_but_has_ids(receiver, peer):
-    trace = Traced(sampled=False)
-    for make, _ in CALLS.values():
-        returned = make(peer, trace.metadata)
-        assert returned.startswith(f"00-{trace.id}-")
-        assert returned.endswith("-00")
-    returned = unary("ListClusters", state_pb.ListClustersRequest())(peer, ())
-    assert returned.endswith(("-00", "-02"))
-
-
-def test_configured_share_of_calls_is_sampled(receiver, monkeypatch):
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
-    returned = []
-    with served() as server, Peer(server.address) as peer:
-        for _ in range(64):
-            made = unary("ListClusters", state_pb.ListClustersRequest())(peer, ())
-            returned.append(made.split("-"))
-    sampled = {trace for _, trace, _, flags in returned if int(flags, 16) & 1}
-    # All of one kind would come by chance once in the life of some universes.
-    assert 0 < len(sampled) < 64
-    exported = receiver.spans(len(sampled))
-    assert {span.trace_id.hex() for span in exported} == sampled
-    assert receiver.waiting() == 0
-
-
-def test_calls_are_served_without_a_trace_receiver(monkeypatch):
-    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
-    with served() as server, Peer(server.address) as peer:
-        peer.apply(*two_zones())
-        trace = Traced()
-        answer = peer.engine.EvaluatePod(
-            evaluate_request(), timeout=PATIENCE, metadata=trace.metadata
-        )
-        assert trace.id in answer.meta.traceparent
-
-
 def test_log_lines_of_a_call_carry_its_trace(start_redis):
     """A write that fails is logged, with the trace of the call that it failed for."""
     lines = io.StringIO()
@@ -365,22 +327,3 @@ def test_log_lines_of_a_call_carry_its_trace(start_redis):
     assert line["span_id"] == dict(trailers)["traceparent"].split("-")[2]
     # What the follower says belongs to no call.
     assert all("trace_id" not in line for line in logged if "out of reach" in line["message"])
-
-
-def test_unexpected_error_is_logged_with_its_trace_and_hidden_from_the_caller(
-    peer, monkeypatch, caplog
-):
-    def fail(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("a secret of ours")
-
-    monkeypatch.setattr("topospread.api.decision.pre_filter", fail)
-    trace = Traced(sampled=False)
-    with caplog.at_level(logging.ERROR), pytest.raises(grpc.RpcError) as failed:
-        peer.engine.PreFilter(
-            engine_pb.PreFilterRequest(pod=common_pb2.PodSource(object=POD)),
-            timeout=PATIENCE,
-            metadata=trace.metadata,
-        )
-    assert failed.value.code() is grpc.StatusCode.INTERNAL
-    assert "secret" not in str(failed.value.details())
-    until(lambda: "a secret of ours" in caplog.text, "it is logged")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
-from tests.rpc.details import violations
+from tests.errors.error_status import error_status
 from tests.servers import Peer, at_least, expired, incoming, pod, served, threads_end, two_zones
 from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE, until
@@ -37,10 +37,15 @@ def removed(peer, kind, name, namespace=""):
     return peer.state.DeleteObjects(request, timeout=PATIENCE).meta.revision
 
 
-def watch(running, **more):
-    stream = running.peer.state.WatchObjects(
-        state_pb.WatchObjectsRequest(revision=running.revision, **more), timeout=PATIENCE
-    )
+def opened(peer, **fields):
+    """A watch, as its request says."""
+    request = state_pb.WatchObjectsRequest(**fields)
+    return peer.state.WatchObjects(request, timeout=PATIENCE)
+
+
+def watch(running):
+    """A watch that has begun."""
+    stream = opened(running.peer, revision=running.revision)
     running.peer.apply(pod("first", "a1"))
     assert next(stream).events[0].ref.name == "first"
     return stream
@@ -60,10 +65,7 @@ def test_changes_come_in_order_with_the_revision_that_holds_them(run):
 
 def test_watch_has_only_the_requested_kinds(run):
     running = run()
-    stream = running.peer.state.WatchObjects(
-        state_pb.WatchObjectsRequest(revision=running.revision, kinds=[common_pb2.KIND_NODE]),
-        timeout=PATIENCE,
-    )
+    stream = opened(running.peer, revision=running.revision, kinds=[common_pb2.KIND_NODE])
     running.peer.apply(pod("p", "a1"))
     running.peer.apply(two_zones()[0], pod("q", "a1"))
     removed(running.peer, common_pb2.KIND_NODE, "a1")
@@ -78,9 +80,7 @@ def test_deleted_event_has_uid_and_version(run):
     made = pod("p", "a1")
     made.pod.metadata.uid, made.pod.metadata.resource_version = "u-1", "17"
     revision = running.peer.apply(made)
-    stream = running.peer.state.WatchObjects(
-        state_pb.WatchObjectsRequest(revision=revision), timeout=PATIENCE
-    )
+    stream = opened(running.peer, revision=revision)
     removed(running.peer, common_pb2.KIND_POD, "p")
     (event,) = next(stream).events
     assert event.ref == state_pb.ObjectReference(
@@ -97,21 +97,14 @@ def test_deleted_event_has_uid_and_version(run):
 def test_watch_without_events_advances_by_bookmarks(run):
     """On a busy cluster the log would be trimmed past the last thing that it was told."""
     running = run()
-    stream = running.peer.state.WatchObjects(
-        state_pb.WatchObjectsRequest(
-            revision=running.revision, kinds=[common_pb2.KIND_STATEFUL_SET]
-        ),
-        timeout=PATIENCE,
-    )
+    stream = opened(running.peer, revision=running.revision, kinds=[common_pb2.KIND_STATEFUL_SET])
     last = ""
     for number in range(3):
         last = running.peer.apply(*(pod(f"p{number}-{n}", "a1") for n in range(500)))
     answer = next(answer for answer in stream if answer.meta.revision == last)
     assert [event.type for event in answer.events] == [BOOKMARK]
     stream.cancel()
-    again = running.peer.state.WatchObjects(
-        state_pb.WatchObjectsRequest(revision=answer.meta.revision), timeout=PATIENCE
-    )
+    again = opened(running.peer, revision=answer.meta.revision)
     running.peer.apply(pod("next", "a1"))
     assert next(events(again)).ref.name == "next"
     again.cancel()
@@ -120,15 +113,13 @@ def test_watch_without_events_advances_by_bookmarks(run):
 def test_watch_from_the_present_begins_with_its_revision(run):
     """Or one that is cut before anything happened could not go on without missing what did."""
     running = run()
-    stream = running.peer.state.WatchObjects(state_pb.WatchObjectsRequest(), timeout=PATIENCE)
+    stream = opened(running.peer)
     first = next(stream)
     assert [event.type for event in first.events] == [BOOKMARK]
     assert first.meta.revision == running.revision
     stream.cancel()
     running.peer.apply(pod("missed", "a1"))
-    again = running.peer.state.WatchObjects(
-        state_pb.WatchObjectsRequest(revision=first.meta.revision), timeout=PATIENCE
-    )
+    again = opened(running.peer, revision=first.meta.revision)
     assert next(events(again)).ref.name == "missed"
     again.cancel()
 
@@ -152,9 +143,7 @@ def test_watch_with_send_initial_begins_with_the_state_up_to_a_bookmark(run):
     for at in range(0, 1200, 400):
         running.peer.apply(*many[at : at + 400])
     removed(running.peer, common_pb2.KIND_NODE, "b1")
-    stream = running.peer.state.WatchObjects(
-        state_pb.WatchObjectsRequest(send_initial=True), timeout=PATIENCE
-    )
+    stream = opened(running.peer, send_initial=True)
     found, revision = initial(stream)
     nodes = {e.ref.name for e in found if e.ref.kind == common_pb2.KIND_NODE}
     pods = {e.object.pod.metadata.name for e in found if e.ref.kind == common_pb2.KIND_POD}
@@ -165,19 +154,14 @@ def test_watch_with_send_initial_begins_with_the_state_up_to_a_bookmark(run):
     answer = next(stream)
     assert (answer.events[0].ref.name, answer.meta.revision) == ("later", after)
     stream.cancel()
-    again = running.peer.state.WatchObjects(
-        state_pb.WatchObjectsRequest(revision=revision), timeout=PATIENCE
-    )
+    again = opened(running.peer, revision=revision)
     assert next(events(again)).ref.name == "later"
     again.cancel()
 
 
 def test_send_initial_has_only_the_requested_kinds(run):
     running = run()
-    stream = running.peer.state.WatchObjects(
-        state_pb.WatchObjectsRequest(kinds=[common_pb2.KIND_NODE], send_initial=True),
-        timeout=PATIENCE,
-    )
+    stream = opened(running.peer, kinds=[common_pb2.KIND_NODE], send_initial=True)
     found, _ = initial(stream)
     assert {event.object.node.metadata.name for event in found} == {"a1", "a2", "b1"}
     stream.cancel()
@@ -200,10 +184,7 @@ def test_send_initial_is_of_one_revision_while_others_write(run):
         done = writing.submit(write)
         try:
             for _ in range(20):
-                stream = running.peer.state.WatchObjects(
-                    state_pb.WatchObjectsRequest(kinds=[common_pb2.KIND_POD], send_initial=True),
-                    timeout=PATIENCE,
-                )
+                stream = opened(running.peer, kinds=[common_pb2.KIND_POD], send_initial=True)
                 found, _ = initial(stream)
                 stream.cancel()
                 on = {e.ref.name: e.object.pod.spec.node_name for e in found}
@@ -219,18 +200,13 @@ def test_send_initial_is_bounded_by_the_memory_of_lists(run):
     for one in large:
         one.pod.metadata.labels.update({f"label-{n}": "x" * 63 for n in range(60)})
     running.peer.apply(*large)
-    stream = running.peer.state.WatchObjects(
-        state_pb.WatchObjectsRequest(send_initial=True), timeout=PATIENCE
-    )
+    stream = opened(running.peer, send_initial=True)
     with pytest.raises(grpc.RpcError):
         initial(stream)
     assert stream.code() is CODE.RESOURCE_EXHAUSTED
     # Other kinds are few; and what was refused keeps nothing any more.
     for _ in range(3):
-        stream = running.peer.state.WatchObjects(
-            state_pb.WatchObjectsRequest(kinds=[common_pb2.KIND_NODE], send_initial=True),
-            timeout=PATIENCE,
-        )
+        stream = opened(running.peer, kinds=[common_pb2.KIND_NODE], send_initial=True)
         assert len(initial(stream)[0]) == 3
         stream.cancel()
 
@@ -239,12 +215,7 @@ def test_reservations_are_watched(run):
     """A dashboard that does not see what is held shows nodes as free that are not."""
     running = run()
     places = placement_service_pb2_grpc.PlacementServiceStub(running.peer.channel)
-    stream = running.peer.state.WatchObjects(
-        state_pb.WatchObjectsRequest(
-            revision=running.revision, kinds=[common_pb2.KIND_RESERVATION]
-        ),
-        timeout=PATIENCE,
-    )
+    stream = opened(running.peer, revision=running.revision, kinds=[common_pb2.KIND_RESERVATION])
     wanted = pod_from_manifest(incoming())
     wanted.metadata.uid = "u-1"
     asked = placement_pb.PlacePodRequest(pod=common_pb2.PodSource(object=wanted))
@@ -260,10 +231,7 @@ def test_reservations_are_watched(run):
     assert held.ref.resource_version == placed.reservation_id
     assert held.object.reservation.expire_time == placed.expire_time
     listed, _ = initial(
-        running.peer.state.WatchObjects(
-            state_pb.WatchObjectsRequest(kinds=[common_pb2.KIND_RESERVATION], send_initial=True),
-            timeout=PATIENCE,
-        )
+        opened(running.peer, kinds=[common_pb2.KIND_RESERVATION], send_initial=True)
     )
     assert [event.object for event in listed] == [held.object]
     bound = pod("incoming", "b1")
@@ -283,12 +251,12 @@ def test_reservations_are_watched(run):
         ({"revision": "nowhere", "send_initial": True}, "revision"),
     ],
 )
-def test_invalid_watch_is_refused(run, wrong, field):
-    stream = run().peer.state.WatchObjects(state_pb.WatchObjectsRequest(**wrong), timeout=PATIENCE)
+def test_invalid_watch_is_refused(unchanged, wrong, field):
+    stream = opened(unchanged, **wrong)
     with pytest.raises(grpc.RpcError) as failed:
         next(stream)
     assert stream.code() is CODE.INVALID_ARGUMENT
-    assert violations(failed.value) == [field]
+    assert error_status(failed.value).paths == [field]
 
 
 def test_watch_ends_when_its_caller_is_gone(run):

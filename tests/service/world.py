@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tests.conformance.objects import object_of
+from topospread.codec.frames import framed
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import stored
 from topospread.replica.replicas import Replicas, seconds_from_now
@@ -29,6 +30,7 @@ from topospread_client import pod_from_manifest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from topospread.codec.frames import UnreadPod
     from topospread.kube.objects import Pod
     from topospread.service.decisions.pods import Limits, ShapedPod
     from topospread.service.decisions.request import SettingsOverride
@@ -105,7 +107,7 @@ class World:
 
     def ask(
         self,
-        subject: Json | PodRef | ShapedPod | None = None,
+        subject: Json | PodRef | UnreadPod | ShapedPod | None = None,
         *,
         add: Sequence[tuple[Json, str]] = (),
         remove: Sequence[tuple[Json, str]] = (),
@@ -125,7 +127,7 @@ class World:
         return DecisionRequest(
             deadline=seconds_from_now(PATIENCE),
             cluster=cluster,
-            pod=pod_of(subject) if isinstance(subject, dict) else subject,
+            pod=framed(encoded(subject)) if isinstance(subject, dict) else subject,
             add_pods=[PodOnNode(pod_of(pod), where) for pod, where in add],
             remove_pods=[PodOnNode(pod_of(pod), where) for pod, where in remove],
             nodes=nodes,
@@ -153,6 +155,11 @@ def world(**options: Any) -> Iterator[World]:
 def pod_of(manifest: Json) -> Pod:
     """A pod of a question."""
     return pod_from_proto(pod_from_manifest(manifest))
+
+
+def encoded(manifest: Json) -> bytes:
+    """The bytes of a pod of a question."""
+    return pod_from_manifest(manifest).SerializeToString()
 
 
 def node(name: str, zone: str | None = None, **labels: str) -> Json:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import sqlite3
-from typing import TYPE_CHECKING, Protocol
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Final, Protocol
 
 import redis
 
@@ -16,7 +17,6 @@ from topospread.store.model import (
     Key,
     Kind,
     Put,
-    Remove,
     Revision,
     StoredObject,
     StoreSettings,
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
     from topospread.store.api import Reader, Store
     from topospread.store.model import Change
+
+PROCESSES: Final = get_context("forkserver")
+"""What other processes are made by: each is there at once, with the modules of this one."""
+
+PROCESSES.set_forkserver_preload(["pytest", "tests.store.backends"])
 
 CLUSTER = "prod"
 DIGEST = b"\x00digest\xff"
@@ -160,14 +165,10 @@ class Backend(Protocol):
     def overwrite(self, store: Store, cluster: str, key: Key, value: bytes) -> None:
         """Damage a stored value."""
 
-    def postpone(self, store: Store, cluster: str, milliseconds: int) -> None:
-        """Let the cluster's lease end later: how it looks after the clock was set back."""
-
-    def age_lease(self, store: Store, cluster: str, milliseconds: int) -> None:
-        """Let the cluster's lease look as if so much more time had passed since it was acquired."""
-
-    def forget_grant(self, store: Store, cluster: str) -> None:
-        """Let the cluster's lease be one that an older version wrote."""
+    def change_lease(
+        self, store: Store, cluster: str, *, until: int = 0, fence: int = 0, granted: bool = True
+    ) -> None:
+        """Add to the numbers of a cluster's lease; ``granted``: whether that is noted of it."""
 
 
 class SqliteBackend:
@@ -203,22 +204,13 @@ class SqliteBackend:
         )
         assert changed.rowcount == 1
 
-    def postpone(self, store: Store, cluster: str, milliseconds: int) -> None:
+    def change_lease(
+        self, store: Store, cluster: str, *, until: int = 0, fence: int = 0, granted: bool = True
+    ) -> None:
         changed = _writer(store).execute(
-            "UPDATE lease SET until = until + ? WHERE name = ?", (milliseconds, cluster)
-        )
-        assert changed.rowcount == 1
-
-    def age_lease(self, store: Store, cluster: str, milliseconds: int) -> None:
-        changed = _writer(store).execute(
-            "UPDATE lease SET until = until - ?, fence = fence - ? WHERE name = ?",
-            (milliseconds, milliseconds, cluster),
-        )
-        assert changed.rowcount == 1
-
-    def forget_grant(self, store: Store, cluster: str) -> None:
-        changed = _writer(store).execute(
-            "UPDATE lease SET granted_for = 0 WHERE name = ?", (cluster,)
+            "UPDATE lease SET until = until + ?, fence = fence + ?, granted_for = granted_for * ? "
+            "WHERE name = ?",
+            (until, fence, granted, cluster),
         )
         assert changed.rowcount == 1
 
@@ -249,20 +241,14 @@ class ToyBackend:
         assert key in held
         held[key] = value
 
-    def postpone(self, store: Store, cluster: str, milliseconds: int) -> None:
-        self._change_lease(store, cluster, (0, milliseconds))
-
-    def age_lease(self, store: Store, cluster: str, milliseconds: int) -> None:
-        self._change_lease(store, cluster, (-milliseconds, -milliseconds))
-
-    def forget_grant(self, store: Store, cluster: str) -> None:
+    def change_lease(
+        self, store: Store, cluster: str, *, until: int = 0, fence: int = 0, granted: bool = True
+    ) -> None:
         found = _toy(store)._clusters[cluster]
-        found.granted = found.granted._replace(granted_for=0)
-
-    def _change_lease(self, store: Store, cluster: str, by: tuple[int, int]) -> None:
-        found = _toy(store)._clusters[cluster]
-        holder, fence, until, granted_for = found.granted
-        found.granted = LeaseRow(holder, fence + by[0], until + by[1], granted_for)
+        lease = found.granted
+        found.granted = LeaseRow(
+            lease.holder, lease.fence + fence, lease.until + until, lease.granted_for * granted
+        )
 
 
 def _toy(store: Store) -> ToyStore:
@@ -305,23 +291,19 @@ class RedisBackend:
             assert client.hexists(f"ts:{{{cluster}}}:{part}", field)
             client.hset(f"ts:{{{cluster}}}:{part}", field, value)
 
-    def postpone(self, store: Store, cluster: str, milliseconds: int) -> None:
-        with redis.Redis.from_url(self.url) as client:
-            assert client.hexists(f"ts:{{{cluster}}}:lease", "until")
-            client.hincrby(f"ts:{{{cluster}}}:lease", "until", milliseconds)
-
-    def age_lease(self, store: Store, cluster: str, milliseconds: int) -> None:
+    def change_lease(
+        self, store: Store, cluster: str, *, until: int = 0, fence: int = 0, granted: bool = True
+    ) -> None:
         name = f"ts:{{{cluster}}}:lease"
         with redis.Redis.from_url(self.url) as client:
-            for field in ("until", "fence"):
-                client.hincrby(name, field, -milliseconds)
+            assert client.hexists(name, "until")
+            client.hincrby(name, "until", until)
+            client.hincrby(name, "fence", fence)
+            if not granted:
+                client.hdel(name, "granted_for")
             left = client.pttl(name)
             if left != -1:
-                client.pexpire(name, max(1, left - milliseconds))
-
-    def forget_grant(self, store: Store, cluster: str) -> None:
-        with redis.Redis.from_url(self.url) as client:
-            assert client.hdel(f"ts:{{{cluster}}}:lease", "granted_for") == 1
+                client.pexpire(name, max(1, left + min(until, 0)))
 
 
 def dump(client: redis.Redis) -> dict[bytes, bytes]:
@@ -331,29 +313,3 @@ def dump(client: redis.Redis) -> dict[bytes, bytes]:
 
 def _writer(store: Store) -> sqlite3.Connection:
     return store._connections._writer  # type: ignore[attr-defined]
-
-
-__all__ = [
-    "CLUSTER",
-    "DIGEST",
-    "OTHER_DIGEST",
-    "Backend",
-    "RedisBackend",
-    "Remove",
-    "SqliteBackend",
-    "ToyBackend",
-    "dump",
-    "end_due",
-    "existing",
-    "follow_all",
-    "get",
-    "node",
-    "objects",
-    "oldest",
-    "pod",
-    "put",
-    "reaches",
-    "replay",
-    "scanned",
-    "write_many",
-]

@@ -140,11 +140,6 @@ def test_a_write_of_nothing_creates_a_cluster(store):
     assert len(follow_all(store)) == 1
 
 
-def test_write_without_effect_creates_no_cluster(store):
-    assert store.apply(CLUSTER, [Remove(node())]).identity == ""
-    assert store.clusters() == []
-
-
 def test_empty_write_creates_a_dropped_cluster(store):
     lost = store.apply(CLUSTER, [put(node())]).identity
     store.drop(CLUSTER)

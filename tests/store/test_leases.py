@@ -12,6 +12,7 @@ from topospread.store.rules import LeaseRow, granted
 
 MINUTE = 60_000
 DAY = 86_400_000
+LONG_AGO = MINUTE + MAX_LEASE + 1
 
 
 def test_one_of_many_holders_gets_the_lease(store):
@@ -53,7 +54,7 @@ def test_lease_ends_by_itself(store):
 
 def test_clock_set_back_blocks_no_holder_for_longer_than_the_lease(store, backend):
     first = store.lease(CLUSTER, "one", 50)
-    backend.postpone(store, CLUSTER, DAY)
+    backend.change_lease(store, CLUSTER, until=DAY)
 
     refused = store.lease(CLUSTER, "two", MINUTE)
     assert (refused.holder, refused.fence) == ("one", first.fence), "it is good once more"
@@ -64,7 +65,7 @@ def test_clock_set_back_blocks_no_holder_for_longer_than_the_lease(store, backen
 
 def test_holder_renews_its_lease_after_the_clock_was_set_back(store, backend):
     first = store.lease(CLUSTER, "one", MINUTE)
-    backend.postpone(store, CLUSTER, DAY)
+    backend.change_lease(store, CLUSTER, until=DAY)
 
     assert store.lease(CLUSTER, "one", MINUTE) == Lease("one", first.fence, MINUTE)
     assert 0 < store.lease(CLUSTER, "two", MINUTE).left <= MINUTE
@@ -72,9 +73,9 @@ def test_holder_renews_its_lease_after_the_clock_was_set_back(store, backend):
 
 def test_a_lease_of_an_older_version_is_bounded_by_the_longest(store, backend):
     store.lease(CLUSTER, "one", MINUTE)
-    backend.forget_grant(store, CLUSTER)
+    backend.change_lease(store, CLUSTER, granted=False)
     assert 0 < store.lease(CLUSTER, "two", MINUTE).left <= MINUTE
-    backend.postpone(store, CLUSTER, DAY)
+    backend.change_lease(store, CLUSTER, until=DAY)
     assert MINUTE < store.lease(CLUSTER, "two", MINUTE).left <= MAX_LEASE
 
 
@@ -122,7 +123,7 @@ def test_ended_lease_without_a_cluster_is_forgotten(store, backend):
     store.apply(CLUSTER, [put(node("n"))])
     for name in (CLUSTER, "ended", "lasting"):
         store.lease(name, "one", MAX_LEASE if name == "lasting" else MINUTE)
-        backend.age_lease(store, name, MINUTE + MAX_LEASE + 1)
+        backend.change_lease(store, name, until=-LONG_AGO, fence=-LONG_AGO)
     token = store.lease(CLUSTER).fence
     store.lease("another", "one", MINUTE)
     until(lambda: store.lease("ended") == Lease("", 0, 0), "the end of what is kept")
@@ -134,7 +135,7 @@ def test_ended_lease_without_a_cluster_is_forgotten(store, backend):
 def test_lease_of_a_cluster_made_since_is_kept(store, backend):
     token = store.lease(CLUSTER, "one", MINUTE).fence
     store.apply(CLUSTER, [put(node("n"))], fence=token)
-    backend.age_lease(store, CLUSTER, DAY)
+    backend.change_lease(store, CLUSTER, until=-DAY, fence=-DAY)
     store.lease("another", "one", MINUTE)
     assert store.lease(CLUSTER).fence == token - DAY
 

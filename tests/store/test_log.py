@@ -16,7 +16,6 @@ from tests.store.backends import (
     oldest,
     pod,
     put,
-    replay,
     write_many,
 )
 from topospread.errors import (
@@ -25,7 +24,7 @@ from topospread.errors import (
     RevisionUnavailable,
     StoreUnavailable,
 )
-from topospread.store.model import Kind, Remove, Revision
+from topospread.store.model import Kind, Revision, Unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,25 +54,12 @@ def test_the_log_is_a_chain_from_the_beginning(store):
     assert len(set(tags)) == 31
 
 
-def test_following_gives_what_a_scan_gives(store):
-    write_many(store, 10)
-    store.apply(CLUSTER, [Remove(pod("p-3")), put(pod("p-4"), payload=b"new"), put(node())])
-
-    assert replay({}, follow_all(store)) == objects(store)
-
-
 def test_following_goes_on_from_the_middle(store):
     revisions = write_many(store, 10)
 
     found = follow_all(store, after=revisions[6])
 
     assert [transaction.revision for transaction in found] == revisions[7:]
-
-
-def test_follow_at_the_head_returns_nothing(store):
-    head = write_many(store, 3)[-1]
-
-    assert not store.follow(CLUSTER, store.head(CLUSTER).identity, head, wait=0)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 64, 1000])
@@ -205,12 +191,13 @@ def test_trimmed_log_is_detected(open_store):
 
     assert 10 <= len(revisions) - 1 - first < 20
     for lost in revisions[:first]:
-        for limit in (0, 1000):
-            with pytest.raises(RevisionCompacted, match="trimmed") as refused:
-                store.follow(CLUSTER, identity, lost, wait=0, limit=limit)
-            assert refused.value.oldest == (first, revisions[first].tag)
+        check_refused(store, lost, "trimmed")
+        with pytest.raises(RevisionCompacted) as refused:
+            store.follow(CLUSTER, identity, lost, wait=0)
+        assert refused.value.oldest == (first, revisions[first].tag)
     found = follow_all(store, after=revisions[first])
     assert [transaction.revision for transaction in found] == revisions[first + 1 :]
+    store.apply(CLUSTER, [put(node())], precondition=Unchanged(revisions[first], ("nodes/",)))
 
 
 def test_the_log_keeps_changes_not_transactions(open_store):
@@ -225,16 +212,30 @@ def test_the_log_keeps_changes_not_transactions(open_store):
     assert len(objects(store)) == 1000
 
 
-@pytest.mark.parametrize("behind", [0, 1, 4])
-def test_another_tag_is_another_history(store, behind):
-    revisions = write_many(store, 5)
-    other = Revision(revisions[-1 - behind].number, "f" * 16)
-
+def check_refused(store, revision: Revision, text: str = "another history") -> None:
+    """A revision that is none of the log's is refused by a wait, a look and a write."""
     identity = store.head(CLUSTER).identity
-    with pytest.raises(RevisionUnavailable, match="another history"):
-        store.follow(CLUSTER, identity, other, wait=LONG)
-    with pytest.raises(RevisionUnavailable, match="another history"):
-        store.follow(CLUSTER, identity, other, wait=0, limit=0)
+    change = put(pod("refused"))
+    for call in (
+        lambda: store.follow(CLUSTER, identity, revision, wait=LONG),
+        lambda: store.follow(CLUSTER, identity, revision, wait=0, limit=0),
+        lambda: store.apply(CLUSTER, [change], precondition=Unchanged(revision, ("default",))),
+        lambda: store.apply(CLUSTER, [change], precondition=Unchanged(revision, ())),
+    ):
+        with pytest.raises(RevisionUnavailable, match=text):
+            call()
+    assert change.key not in objects(store)
+
+
+def test_another_tag_or_a_revision_to_come_is_another_history(store):
+    revisions = write_many(store, 5)
+    head = revisions[-1]
+
+    for revision in revisions:
+        check_refused(store, Revision(revision.number, "f" * 16))
+    check_refused(store, Revision(0, "tag"))
+    for number in (head.number + 1, 2**53 + 1):
+        check_refused(store, Revision(number, head.tag))
 
 
 def test_every_revision_of_the_log_is_part_of_the_history(store):
@@ -245,47 +246,17 @@ def test_every_revision_of_the_log_is_part_of_the_history(store):
         assert not store.follow(CLUSTER, identity, revision, wait=0, limit=0)
 
 
-def test_a_revision_to_come_is_another_history(store):
-    head = write_many(store, 5)[-1]
-    identity = store.head(CLUSTER).identity
-    to_come = Revision(head.number + 1, head.tag)
-
-    with pytest.raises(RevisionUnavailable, match="another history"):
-        store.follow(CLUSTER, identity, to_come, wait=LONG)
-    with pytest.raises(RevisionUnavailable, match="another history"):
-        store.follow(CLUSTER, identity, to_come, wait=0, limit=0)
-
-
-def test_store_that_lost_its_tail_is_detected(store, backend):
+@pytest.mark.parametrize("rewritten", [0, 2, 3])
+def test_store_that_lost_its_tail_is_detected(store, backend, rewritten):
     write_many(store, 3)
     saved = backend.save(store)
     lost = write_many(store, 2, namespace="lost")
-    identity = store.head(CLUSTER).identity
 
     backend.restore(store, saved)
-
-    for revision in lost:
-        with pytest.raises(RevisionUnavailable, match="another history"):
-            store.follow(CLUSTER, identity, revision, wait=LONG)
-        with pytest.raises(RevisionUnavailable, match="another history"):
-            store.follow(CLUSTER, identity, revision, wait=0, limit=0)
-
-
-@pytest.mark.parametrize("rewritten", [2, 3])
-def test_other_writes_in_place_of_a_lost_tail_are_detected(store, backend, rewritten):
-    write_many(store, 3)
-    saved = backend.save(store)
-    lost = write_many(store, 2, namespace="lost")
-    identity = store.head(CLUSTER).identity
-    backend.restore(store, saved)
-
     write_many(store, rewritten, namespace="instead")
 
     for revision in lost:
-        with pytest.raises(RevisionUnavailable, match="another history"):
-            store.follow(CLUSTER, identity, revision, wait=LONG)
-        with pytest.raises(RevisionUnavailable, match="another history"):
-            store.follow(CLUSTER, identity, revision, wait=0, limit=0)
+        check_refused(store, revision)
 
 
 def test_tail_lost_during_the_wait_is_detected(store, backend):

@@ -96,44 +96,9 @@ def test_the_empty_revision_holds_for_a_new_cluster_only(store):
     store.apply(CLUSTER, [put(pod("b"))], precondition=Unchanged(Revision(), ("elsewhere",)))
 
 
-@pytest.mark.parametrize("scopes", [SCOPES, ()])
-def test_another_tag_at_the_revision_is_another_history(store, scopes):
-    revisions = write_many(store, 5)
-
-    for revision in revisions:
-        other = Revision(revision.number, "f" * 16)
-        with pytest.raises(RevisionUnavailable, match="another history"):
-            store.apply(CLUSTER, [put(pod("x"))], precondition=Unchanged(other, scopes))
-    with pytest.raises(RevisionUnavailable, match="another history"):
-        store.apply(CLUSTER, [put(pod("x"))], precondition=Unchanged(Revision(0, "tag"), scopes))
-    assert pod("x") not in objects(store)
-
-
-def test_a_revision_to_come_is_another_history(store):
-    head = write_many(store, 3)[-1]
-
-    for number in (head.number + 1, 2**53 + 1):
-        later = Unchanged(Revision(number, head.tag), SCOPES)
-        with pytest.raises(RevisionUnavailable, match="another history"):
-            store.apply(CLUSTER, [put(pod("x"))], precondition=later)
-
-
 def test_a_revision_of_an_unknown_cluster_is_another_history(store):
     with pytest.raises(RevisionUnavailable, match="another history"):
         store.apply(CLUSTER, [put(pod())], precondition=Unchanged(Revision(3, "abc"), SCOPES))
-
-
-def test_a_trimmed_revision_is_refused_and_the_oldest_serves(open_store):
-    store = open_store(log_limit=10)
-    revisions = [Revision(), *write_many(store, 50, namespace="elsewhere")]
-    first = oldest(store, revisions)
-
-    gone = Unchanged(revisions[first - 1], SCOPES)
-    with pytest.raises(RevisionUnavailable, match="trimmed"):
-        store.apply(CLUSTER, [put(pod("x"))], precondition=gone)
-    kept = Unchanged(revisions[first], SCOPES)
-    store.apply(CLUSTER, [put(pod("x"))], precondition=kept)
-    assert pod("x") in objects(store)
 
 
 def test_trimming_forgets_no_scope_that_still_matters(open_store):

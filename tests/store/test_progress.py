@@ -38,13 +38,6 @@ def test_the_highest_number_stays_unless_it_is_forced(store):
     assert observed(store) == {Kind.POD: "10"}
 
 
-def test_known_progress_is_not_logged_again(store):
-    first = store.apply(CLUSTER, progress({Kind.POD: "9"}))
-    again = store.apply(CLUSTER, progress({Kind.POD: "9"}))
-    assert again.revision == first.revision
-    assert again.outcomes == (WriteOutcome.UNCHANGED,)
-
-
 def test_progress_conflicts_with_no_precondition(store):
     """Each heartbeat would be a conflict for whoever holds a node."""
     store.apply(CLUSTER, [put(pod()), put(node()), *progress({Kind.POD: "1"})])

@@ -52,17 +52,28 @@ def store(nodes):
     store.close()
 
 
-def test_clusters_are_spread_over_the_nodes(store, nodes):
-    for name in NAMES:
-        store.apply(name, [put(node(name))])
-
-    assert store.clusters() == sorted(NAMES)
-    for name in NAMES:
-        assert list(objects(store, name)) == [node(name)]
-        assert len(follow_all(store, name)) == 1
-        assert sum(is_node(server, name) for server in nodes) == 1
-    assert all(any(is_node(server, name) for name in NAMES) for server in nodes)
-    store.ping()
+def test_clusters_are_spread_over_the_nodes_however_these_are_named(nodes):
+    dead = free_port()
+    for url in (
+        cluster_url(nodes),
+        # One node is enough to find the others, also one that is named as a single server.
+        f"redis+cluster://127.0.0.1:{dead},127.0.0.1:{nodes[1].port}",
+        nodes[0].url,
+    ):
+        store = opened(url)
+        assert store.address == url.replace("redis://", "redis+cluster://")
+        for name in NAMES:
+            store.apply(name, [put(node(name))])
+        assert store.clusters() == sorted(NAMES)
+        for name in NAMES:
+            assert list(objects(store, name)) == [node(name)]
+            assert len(follow_all(store, name)) == 1
+            assert sum(is_node(server, name) for server in nodes) == 1
+        assert all(any(is_node(server, name) for name in NAMES) for server in nodes)
+        store.ping()
+        store.close()
+    with pytest.raises(StoreUnavailable, match="database 0 only"):
+        opened(f"{nodes[0].url}/3")
 
 
 def test_every_cluster_can_be_waited_for(store):
@@ -77,17 +88,6 @@ def test_every_cluster_can_be_waited_for(store):
             news = store.apply(name, [put(node("news"))]).revision
             (found,) = waiting[name].result(LONG)
             assert found.revision == news
-
-
-def test_one_node_is_enough_to_find_the_others(nodes):
-    dead = free_port()
-    store = opened(f"redis+cluster://127.0.0.1:{dead},127.0.0.1:{nodes[1].port}")
-
-    for name in NAMES:
-        store.apply(name, [put(node())])
-    assert store.clusters() == sorted(NAMES)
-    assert store.address == f"redis+cluster://127.0.0.1:{dead},127.0.0.1:{nodes[1].port}"
-    store.close()
 
 
 def test_nodes_that_say_no_address_are_where_the_first_one_is(start_redis, chosen_ports):
@@ -125,17 +125,6 @@ def test_the_map_is_not_asked_of_a_node_that_did_not_answer(nodes, monkeypatch):
         finally:
             nodes[0].resume()
     store.close()
-
-
-def test_a_node_named_as_a_single_server_leads_to_the_cluster(nodes):
-    store = opened(nodes[0].url)
-
-    for name in NAMES:
-        store.apply(name, [put(node())])
-    assert store.clusters() == sorted(NAMES)
-    store.close()
-    with pytest.raises(StoreUnavailable, match="database 0 only"):
-        opened(f"{nodes[0].url}/3")
 
 
 def move(nodes, name):
@@ -372,11 +361,11 @@ def test_a_write_waits_for_replicas(start_redis):
         assert client.hget("ts:{prod}:meta", "number") == b"1"
     replica.pause()
     with pytest.raises(StoreUnavailable, match="written, but only 0 of 1 replicas"):
-        store.apply("prod", [put(node("late"))], timeout=2.0)
+        store.apply("prod", [put(node("late"))], timeout=1.0)
     # It stays, and saying it again waits again.
     assert set(objects(store, "prod")) == {node(), node("late")}
     with pytest.raises(StoreUnavailable, match="only 0 of 1"):
-        store.apply("prod", [put(node("late"))], timeout=2.0)
+        store.apply("prod", [put(node("late"))], timeout=1.0)
     replica.resume()
 
     applied = store.apply("prod", [put(node("late"))], timeout=LONG)

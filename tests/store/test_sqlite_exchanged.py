@@ -6,13 +6,12 @@ import shutil
 import sqlite3
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from tests.store.backends import CLUSTER, node, objects, pod, put
+from tests.store.backends import CLUSTER, PROCESSES, node, objects, pod, put
 from tests.store.conftest import SETTINGS
 from tests.waiting import PATIENCE, until
 from topospread.errors import StoreUnavailable
@@ -181,18 +180,6 @@ def test_another_files_log_outlives_the_server_that_is_stopped(store, opened, pa
     assert content(path) == {"theirs", "ours", "ours-2"}
 
 
-def test_a_backup_in_its_place_is_another_file(store, opened, path):
-    backup = path.parent.parent / "backup.db"
-    with closing(sqlite3.connect(path)) as source:
-        source.execute("VACUUM INTO ?", [str(backup)])
-    store.apply(CLUSTER, [put(pod("late"))])
-    backup.rename(path)
-
-    check_stopped(store)
-    store.close()
-    assert names(opened(path)) == KNOWN
-
-
 def test_a_link_that_leads_elsewhere_now(opened, path):
     path.parent.mkdir()
     link = path.with_name("link.db")
@@ -237,7 +224,7 @@ def test_a_log_or_index_that_was_removed_stops_writes_and_loses_nothing(
 def test_a_log_that_another_process_goes_on_in_is_left_to_it(store, opened, path):
     """Without its index, the log is found by whoever comes next."""
     remove(path, "-shm")
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=PROCESSES) as pool:
         assert pool.submit(Later.write, path, "second").result() == {*KNOWN, "second"}
         check_stopped(store)
         store.close()
@@ -250,7 +237,7 @@ def test_a_log_that_another_process_began_is_not_overwritten_by_the_old_one(stor
     """By an index that both share the old log is that of other pages: it is not read, either."""
     store._connections._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
     remove(path, "-wal")
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=PROCESSES) as pool:
         assert pool.submit(Later.write, path, "second").result() == {*KNOWN, "second"}
         for call in (
             lambda: store.apply(CLUSTER, [put(pod("lost"))]),
@@ -404,7 +391,7 @@ def log_removed(path: Path) -> Path:
 def two_writers(path: Path) -> Iterator[Callable[[], set[str]]]:
     """Two processes that write until they are told to stop; returns what was acknowledged."""
     started = f"{path.parent.parent}/started"
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(2, mp_context=PROCESSES) as pool:
         jobs = [pool.submit(write_until_stopped, path, each, started) for each in range(2)]
         until(lambda: all(Path(f"{started}-{n}").exists() for n in range(2)), "both write")
         yield lambda: {name for job in jobs for name in job.result(PATIENCE)}

@@ -97,6 +97,11 @@ def test_trimming_keeps_the_limit_and_little_more(limit, sizes):
         assert len(marks.split()) <= rules.GRAINS * 2
 
 
+@pytest.mark.parametrize("marks", ["7", "x:y", ": 1:", "1:" + "9" * 30])
+def test_marks_that_are_none_trim_nothing(marks):
+    assert rules.trimmed(marks, 10, 0, 20, limit=1000) == ("10:20", 0)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

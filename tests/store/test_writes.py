@@ -1,6 +1,8 @@
-"""What becomes of writes: created, updated, unchanged, stale, forced; relevant or not."""
+"""What becomes of writes: created, updated, unchanged, stale, deleted; relevant or not."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -15,167 +17,231 @@ from tests.store.backends import (
     objects,
     pod,
     put,
+    replay,
 )
-from topospread.store.model import Key, Kind, Revision, Unchanged, WriteOutcome
+from topospread.store.model import Key, Kind, Put, Remove, Revision, Unchanged, WriteOutcome
 
+if TYPE_CHECKING:
+    from topospread.store.model import Change, StoredObject
+
+CREATED, UPDATED, UNCHANGED = WriteOutcome.CREATED, WriteOutcome.UPDATED, WriteOutcome.UNCHANGED
+STALE, DELETED, NOT_FOUND = (
+    WriteOutcome.IGNORED_STALE,
+    WriteOutcome.DELETED,
+    WriteOutcome.NOT_FOUND,
+)
+WRITTEN = (CREATED, UPDATED)
 HUGE = 2**53
 
 
-def test_a_new_object_is_created_and_found(store):
-    applied = store.apply(CLUSTER, [put(pod(), "5")])
+class Step(NamedTuple):
+    """One write: its changes, each with its outcome."""
 
-    assert applied.outcomes == (WriteOutcome.CREATED,)
-    assert applied.previous == Revision()
-    assert applied.revision.number == 1
-    assert applied.revision.tag
-    assert get(store, pod()) == put(pod(), "5").object
-    assert store.head(CLUSTER).revision == applied.revision
+    changes: list[tuple[Change, WriteOutcome]]
+    force: bool = False
 
 
-def test_a_newer_version_updates(store):
-    first = store.apply(CLUSTER, [put(pod(), "5")])
-    second = store.apply(CLUSTER, [put(pod(), "6", b"other", OTHER_DIGEST)])
-
-    assert second.outcomes == (WriteOutcome.UPDATED,)
-    assert second.previous == first.revision
-    assert second.revision.number == 2
-    assert existing(store, pod()).payload == b"other"
+def one(change: Change, outcome: WriteOutcome, *, force: bool = False) -> Step:
+    return Step([(change, outcome)], force)
 
 
-def test_identical_bytes_are_not_written(store):
-    first = store.apply(CLUSTER, [put(pod(), "5")])
-    again = store.apply(CLUSTER, [put(pod(), "5")])
-
-    assert again.outcomes == (WriteOutcome.UNCHANGED,)
-    assert again.revision == again.previous == first.revision
-    assert len(follow_all(store)) == 1
+def buried(*versions: str) -> list[Step]:
+    """A cluster in which the pod that is not there was deleted at these versions."""
+    deleted = [one(Remove(pod(), up_to_version=version), NOT_FOUND) for version in versions]
+    return [one(put(node()), CREATED), *deleted]
 
 
-def test_the_same_version_with_other_bytes_is_written(store):
-    store.apply(CLUSTER, [put(pod(), "5")])
+SERVICE = Key(Kind.SERVICE, "default", "web")
 
-    assert store.apply(CLUSTER, [put(pod(), "5", b"other")]).outcomes == (WriteOutcome.UPDATED,)
-    assert existing(store, pod()).payload == b"other"
-
-
-@pytest.mark.parametrize(
-    ("stored", "sent"),
-    [
-        ("5", "4"),
-        ("10", "9"),
-        (str(HUGE + 1), str(HUGE)),
-        (str(2**64), str(2**64 - 1)),
-        ("1" + "0" * 200, "9" * 200),
+CASES: dict[str, list[Step]] = {
+    "identical bytes": [one(put(pod(), "5"), CREATED), one(put(pod(), "5"), UNCHANGED)],
+    "the same version with other bytes": [
+        one(put(pod(), "5"), CREATED),
+        one(put(pod(), "5", b"other"), UPDATED),
     ],
-)
-def test_an_older_version_is_ignored_and_force_writes_it(store, stored, sent):
-    store.apply(CLUSTER, [put(pod(), stored)])
+    "another kind": [
+        one(put(SERVICE, "5"), CREATED),
+        one(put(SERVICE, "6", b"other"), UPDATED),
+        one(Remove(SERVICE), DELETED),
+    ],
+    "versions of other keys": [
+        one(put(pod("a"), "100"), CREATED),
+        Step([(put(pod("b"), "1"), CREATED), (put(node(), "2"), CREATED)]),
+    ],
+    "several changes": [
+        Step([(put(pod("old"), "9"), CREATED), (put(node("n"), "1"), CREATED)]),
+        Step(
+            [
+                (put(node("m")), CREATED),
+                (put(pod("old"), "8"), STALE),
+                (put(node("n"), "1"), UNCHANGED),
+                (put(pod("new")), CREATED),
+                (Remove(pod("none")), NOT_FOUND),
+                (put(node("n2")), CREATED),
+            ]
+        ),
+    ],
+    "deleted": [
+        Step([(put(pod(), "5"), CREATED), (put(node()), CREATED)]),
+        one(Remove(pod()), DELETED),
+    ],
+    "only the named uid is deleted": [
+        one(put(pod(), "5", uid="mine"), CREATED),
+        *(one(Remove(pod(), uid=other), NOT_FOUND) for other in ("other", "min", "mine2")),
+        one(Remove(pod(), uid="mine"), DELETED),
+    ],
+    "force deletes newer ones and leaves a tombstone": [
+        Step([(put(pod(), "10"), CREATED), (put(node(), "10"), CREATED)]),
+        Step(
+            [
+                (Remove(pod(), up_to_version="9"), DELETED),
+                (Remove(node(), up_to_version="10"), DELETED),
+            ],
+            force=True,
+        ),
+        Step([(put(pod(), "9"), STALE), (put(node(), "10"), STALE)]),
+        Step([(put(pod(), "11"), CREATED), (put(node(), "11"), CREATED)]),
+    ],
+    "a write that is older than the deletion": [
+        one(put(pod(), "5"), CREATED),
+        one(Remove(pod(), up_to_version="10"), DELETED),
+        one(put(pod(), "9"), STALE),
+        one(put(pod(), "10"), STALE),
+        one(put(pod(), "11"), CREATED),
+    ],
+    "a write that is older than the deletion of nothing": [
+        *buried("10"),
+        one(put(pod(), "9"), STALE),
+        one(put(pod(), "10"), STALE),
+        one(put(pod(), "11"), CREATED),
+    ],
+    "a tombstone yields to force": [
+        *buried("10"),
+        one(put(pod(), "1"), CREATED, force=True),
+    ],
+    "a tombstone yields to a write without a version": [
+        *buried("10"),
+        one(put(pod()), CREATED),
+    ],
+    "a tombstone ends when the object is back": [
+        *buried("10"),
+        one(put(pod(), "20"), CREATED),
+        one(Remove(pod()), DELETED),
+        one(put(pod(), "7"), CREATED),
+    ],
+    "without a version no tombstone is left": [
+        one(put(pod(), "5"), CREATED),
+        one(Remove(pod()), DELETED),
+        one(put(pod(), "5"), CREATED),
+    ],
+    "the highest deletion counts": [*buried("10", "9"), one(put(pod(), "10"), STALE)],
+    "an object of another uid leaves no tombstone": [
+        one(put(pod(), "5", uid="mine"), CREATED),
+        one(Remove(pod(), uid="other", up_to_version="10"), NOT_FOUND),
+        one(Remove(pod()), DELETED),
+        one(put(pod(), "7"), CREATED),
+    ],
+    "a deletion in an unknown cluster": [
+        one(Remove(pod(), up_to_version="10"), NOT_FOUND),
+        one(put(pod(), "7"), CREATED),
+    ],
+    # Versions are numbers of any length.
+    **{
+        f"{sent[:20]} after {stored[:20]} of {len(stored)} digits": [
+            one(put(pod(), stored), CREATED),
+            one(put(pod(), sent, b"new", OTHER_DIGEST), UPDATED),
+        ]
+        for stored, sent in [
+            ("5", "6"),
+            ("9", "10"),
+            ("0", "1"),
+            (str(HUGE), str(HUGE + 1)),
+            ("9" * 200, "1" + "0" * 200),
+            # Without a version a write is always applied.
+            ("", "1"),
+            ("7", ""),
+            ("", ""),
+        ]
+    },
+    **{
+        f"{sent[:20]} too late for {stored[:20]} of {len(stored)} digits": [
+            one(put(pod(), stored), CREATED),
+            one(put(pod(), sent, b"late"), STALE),
+            one(put(pod(), sent, b"late"), UPDATED, force=True),
+        ]
+        for stored, sent in [
+            ("5", "4"),
+            ("10", "9"),
+            (str(HUGE + 1), str(HUGE)),
+            (str(2**64), str(2**64 - 1)),
+            ("1" + "0" * 200, "9" * 200),
+        ]
+    },
+    **{
+        f"{stored} deleted up to {up_to}": [
+            one(put(pod(), stored), CREATED),
+            one(Remove(pod(), up_to_version=up_to), outcome),
+        ]
+        for stored, up_to, outcome in [
+            ("5", "5", DELETED),
+            ("9", "10", DELETED),
+            ("", "1", DELETED),
+            ("10", "9", STALE),
+            (str(HUGE + 1), str(HUGE), STALE),
+        ]
+    },
+}
 
-    late = store.apply(CLUSTER, [put(pod(), sent, b"late")])
-    assert late.outcomes == (WriteOutcome.IGNORED_STALE,)
-    assert late.revision == late.previous
-    assert existing(store, pod()).resource_version == stored
 
-    forced = store.apply(CLUSTER, [put(pod(), sent, b"late")], force=True)
-    assert forced.outcomes == (WriteOutcome.UPDATED,)
-    assert existing(store, pod()).resource_version == sent
+@pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
+def test_outcomes(store, steps):
+    """What is stored and logged follows from them."""
+    there: dict[Key, StoredObject] = {}
+    head = Revision()
+    for changes, force in steps:
+        applied = store.apply(CLUSTER, [change for change, _ in changes], force=force)
 
-
-@pytest.mark.parametrize(
-    ("stored", "sent"),
-    [("9", "10"), (str(HUGE), str(HUGE + 1)), ("9" * 200, "1" + "0" * 200), ("0", "1")],
-)
-def test_versions_are_numbers_of_any_length(store, stored, sent):
-    store.apply(CLUSTER, [put(pod(), stored)])
-
-    assert store.apply(CLUSTER, [put(pod(), sent)]).outcomes == (WriteOutcome.UPDATED,)
-
-
-@pytest.mark.parametrize(("stored", "sent"), [("", "1"), ("7", ""), ("", "")])
-def test_without_a_version_a_write_is_always_applied(store, stored, sent):
-    store.apply(CLUSTER, [put(pod(), stored)])
-
-    assert store.apply(CLUSTER, [put(pod(), sent, b"new")]).outcomes == (WriteOutcome.UPDATED,)
-    assert existing(store, pod()).resource_version == sent
-
-
-def test_versions_are_compared_for_one_key_only(store):
-    store.apply(CLUSTER, [put(pod("a"), "100")])
-
-    applied = store.apply(CLUSTER, [put(pod("b"), "1"), put(node(), "2")])
-
-    assert applied.outcomes == (WriteOutcome.CREATED, WriteOutcome.CREATED)
+        assert applied.outcomes == tuple(outcome for _, outcome in changes)
+        effective = [change for change, outcome in changes if outcome in (*WRITTEN, DELETED)]
+        for change in effective:
+            if isinstance(change, Put):
+                there[change.key] = change.object
+            else:
+                del there[change.key]
+        assert applied.previous == head
+        assert applied.revision.number == head.number + bool(effective)
+        head = applied.revision
+        assert bool(applied.identity) == (head.number > 0)
+        assert store.head(CLUSTER).revision == head
+        assert objects(store) == there
+        if effective:
+            log = follow_all(store)
+            assert [entry.key for entry in log[-1].entries] == [each.key for each in effective]
+            assert replay({}, log) == there
+    assert store.clusters() == ([CLUSTER] if head.number else [])
 
 
 def test_the_same_digest_is_logged_but_not_relevant(store):
     first = store.apply(CLUSTER, [put(pod(), "5")])
-    applied = store.apply(CLUSTER, [put(pod(), "6", b"ready flipped")])
+    store.apply(CLUSTER, [put(pod(), "6", b"ready flipped")])
+    store.apply(CLUSTER, [put(pod("other"))], precondition=Unchanged(first.revision, ("default",)))
+    store.apply(CLUSTER, [put(pod(), "7", digest=OTHER_DIGEST)])
 
-    assert applied.outcomes == (WriteOutcome.UPDATED,)
-    (entry,) = follow_all(store, after=first.revision)[0].entries
-    assert entry.object == put(pod(), "6", b"ready flipped").object
-    assert not entry.relevant
-    unchanged = Unchanged(first.revision, ("default",))
-    assert store.apply(CLUSTER, [put(pod("other"))], precondition=unchanged)
-
-
-def test_another_digest_is_relevant(store):
-    first = store.apply(CLUSTER, [put(pod(), "5")])
-    store.apply(CLUSTER, [put(pod(), "6", digest=OTHER_DIGEST)])
-
-    (entry,) = follow_all(store, after=first.revision)[0].entries
-    assert entry.relevant
-
-
-def test_outcomes_come_in_the_order_of_the_changes(store):
-    store.apply(CLUSTER, [put(pod("old"), "9"), put(node("n"), "1")])
-
-    applied = store.apply(
-        CLUSTER,
-        [
-            put(node("m")),
-            put(pod("old"), "8"),
-            put(node("n"), "1"),
-            put(pod("new")),
-            put(node("n2")),
-        ],
-    )
-
-    assert applied.outcomes == (
-        WriteOutcome.CREATED,
-        WriteOutcome.IGNORED_STALE,
-        WriteOutcome.UNCHANGED,
-        WriteOutcome.CREATED,
-        WriteOutcome.CREATED,
-    )
-    logged = [entry.key for entry in follow_all(store)[-1].entries]
-    assert logged == [node("m"), pod("new"), node("n2")]
-
-
-@pytest.mark.parametrize("kind", list(Kind))
-def test_every_kind_is_kept_apart(store, kind):
-    namespace = "" if kind in (Kind.NODE, Kind.PROGRESS) else "default"
-    key = Key(kind, namespace, "same-name")
-    store.apply(CLUSTER, [put(pod("same-name"), payload=b"pod"), put(node("same-name"))])
-    applied = store.apply(CLUSTER, [put(key, payload=b"mine")])
-
-    assert existing(store, key).payload == b"mine"
-    assert follow_all(store)[-1].entries[0].key == key
-    assert objects(store)[key].payload == b"mine"
-    expected = WriteOutcome.UPDATED if kind in (Kind.NODE, Kind.POD) else WriteOutcome.CREATED
-    assert applied.outcomes == (expected,)
+    same, _, other = [each.entries[0] for each in follow_all(store, after=first.revision)]
+    assert same.object == put(pod(), "6", b"ready flipped").object
+    assert (same.relevant, other.relevant) == (False, True)
 
 
 @pytest.mark.parametrize(
     "payload", [b"", b"\x00", bytes(range(256)) * 5, b"\r\n$-1\r\n", "ünï".encode(), b"x" * 200_000]
 )
 def test_payloads_are_any_bytes(store, payload):
-    stored = put(pod(), "3", payload, bytes(range(248, 256))).object
-    store.apply(CLUSTER, [put(pod(), "3", payload, bytes(range(248, 256)))])
+    change = put(pod(), "3", payload, bytes(range(248, 256)))
+    store.apply(CLUSTER, [change])
 
-    assert get(store, pod()) == stored
-    assert objects(store)[pod()] == stored
-    assert follow_all(store)[0].entries[0].object == stored
+    assert get(store, pod()) == change.object
+    assert objects(store)[pod()] == change.object
+    assert follow_all(store)[0].entries[0].object == change.object
 
 
 def test_long_versions_and_uids_come_back(store):
@@ -192,6 +258,28 @@ def test_a_value_that_cannot_be_read_is_replaced(store, backend):
 
     applied = store.apply(CLUSTER, [put(pod(), "1")])
 
-    assert applied.outcomes == (WriteOutcome.UPDATED,)
+    assert applied.outcomes == (UPDATED,)
     assert follow_all(store)[-1].entries[0].relevant
     assert existing(store, pod()).resource_version == "1"
+
+
+# ------------------------------ tombstones
+
+
+def test_tombstones_end_with_their_time(open_store):
+    store = open_store(tombstone_seconds=0)
+    store.apply(CLUSTER, [put(pod(), "5")])
+    store.apply(CLUSTER, [Remove(pod(), up_to_version="10")])
+
+    assert store.apply(CLUSTER, [put(pod(), "7")]).outcomes == (CREATED,)
+
+
+def test_oldest_tombstones_go_first(open_store):
+    store = open_store(tombstone_limit=2)
+    store.apply(CLUSTER, [put(node())])
+    for name in ("a", "b", "c"):
+        store.apply(CLUSTER, [Remove(pod(name), up_to_version="10")])
+
+    outcomes = store.apply(CLUSTER, [put(pod(name), "7") for name in ("a", "b", "c")]).outcomes
+
+    assert outcomes == (CREATED, STALE, STALE)

@@ -5,15 +5,19 @@ import json
 import logging
 import os
 import sys
+import textwrap
 import time
 
 import pytest
 
+from topospread.telemetry import logs
 from topospread.telemetry.logs import (
     MAX_FIELD,
     MAX_LINE,
     MAX_MESSAGE,
     FileHandler,
+    JsonFormatter,
+    TextFormatter,
     start_logging,
     without_secrets,
 )
@@ -148,20 +152,84 @@ def test_secrets_are_blanked_at_the_begin_of_a_line(logged, form, secret):
     assert "***" in line
 
 
-@pytest.mark.parametrize("form", ["json", "text"])
+SECRETS = (
+    "redis://user:{}@cache:6379/0",
+    "redis://user:a,{}@h b",
+    "rediss://:{}@cache",
+    "tsp_01ab_{}",
+    "Authorization: Bearer {}",
+    "authorization: bearer\t{}",
+)
+"""All kinds of secrets; what stands for `{}` must not be seen, not even a part of it."""
+
+LIMITS = {"MAX_MESSAGE": 256, "MAX_FIELD": 128, "MAX_EXCEPTION": 512, "MAX_LINE": 2048}
+MESSAGE, FIELD, EXCEPTION, LINE = LIMITS.values()
+HALF = EXCEPTION // 2
+LONG = 5 * EXCEPTION
+OFTEN = 50
+"""Characters of each field, where there are many of them."""
+
+# Of what is logged: its length, and where it is cut, or would be if all of it were looked through.
+CUTS = {
+    "message": [(LONG, MESSAGE), (LONG, 4 * MESSAGE)],
+    "field": [(LONG, FIELD), (LONG, 4 * FIELD)],
+    "list": [(LONG, FIELD), (LONG, 4 * FIELD)],
+    "fields": [(LONG, cut) for cut in (LINE - 400, LINE - 300, LINE - 200)],
+    "exception": [
+        (length, cut)
+        for length in (EXCEPTION - 10, LONG)
+        for cut in (HALF, length // 2, length - HALF, 4 * HALF, length - 4 * HALF)
+        if 0 < cut < length
+    ],
+}
+
+
+@pytest.fixture(params=[JsonFormatter, TextFormatter])
+def formatter(request, monkeypatch):
+    """A formatter with small limits, so that there is time for each offset."""
+    for name, limit in LIMITS.items():
+        monkeypatch.setattr(logs, name, limit)
+    return request.param()
+
+
+def record_of(place, text):
+    """A record with a text in one place."""
+    record = logging.makeLogRecord({"name": "topospread", "msg": "failed"})
+    if place == "message":
+        record.msg, record.args = "%s", (text,)
+    elif place == "exception":
+        record.exc_info = RuntimeError, RuntimeError(text), None
+    elif place == "fields":
+        for number, word in enumerate(text.split("\0")):
+            setattr(record, f"f{number}", word)
+    else:
+        record.more = [text] if place == "list" else text
+    return record
+
+
+@pytest.mark.parametrize("place", CUTS)
+@pytest.mark.parametrize("kind", SECRETS)
+def test_no_piece_of_a_secret_is_left_at_a_cut(formatter, place, kind):
+    secret = kind.format("Q" * 24)
+    for length, cut in CUTS[place]:
+        for offset in range(max(1, cut - len(secret) - 30), cut + 30):
+            text = f"{'x' * (offset - 1)} {secret} "
+            if place == "fields":
+                text = "\0".join([*textwrap.wrap(text[:offset], OFTEN), text[offset:]])
+            else:
+                text += "y" * (length - len(text))
+            assert "Q" not in formatter.format(record_of(place, text))
+
+
 @pytest.mark.parametrize("place", ["message", "field", "exception"])
-def test_a_cut_leaves_no_secret_half(logged, form, place):
-    lines = logged(form=form)
-    for limit in range(0, 9000, 61):
-        text = f"{'x' * limit} redis://user:{'hunter2' * 20}@cache:6379/0 {'y' * 100_000}"
-        if place == "exception":
-            try:
-                raise RuntimeError(text)
-            except RuntimeError:
-                LOG.exception("failed")
-        else:
-            LOG.info("%s", text if place == "message" else "", extra={"store": text})
-    assert "hunter2" not in "".join(lines())
+@pytest.mark.parametrize("kind", SECRETS)
+@pytest.mark.parametrize("length", [30, 200, 2 * LONG])
+def test_blanks_make_no_piece_of_a_secret_seen(formatter, place, kind, length):
+    """Where long ones are blanked, more of a text has room, up to where it is looked through."""
+    secrets = f"{kind.format('Q' * length)} " * (2 * LONG // length)
+    for offset in range(0, length, max(1, length // 60)):
+        text = f"{secrets}{'x' * offset} {secrets}"
+        assert "Q" not in formatter.format(record_of(place, text))
 
 
 def bounded(lines):
@@ -267,20 +335,12 @@ def test_values_unknown_to_json_are_written_as_text(logged):
     assert json.loads(lines()[0])["path"] == "{1}"
 
 
-def test_closing_gives_the_former_levels_back():
-    before = logging.getLogger().level, list(logging.getLogger().handlers)
-    start_logging("debug", "json", io.StringIO()).close()
-    assert (logging.getLogger().level, logging.getLogger().handlers) == before
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_outputs_that_overlap_restore_the_levels_with_the_last_of_them(order):
+def test_outputs_may_be_nested():
     root, library = logging.getLogger(), logging.getLogger("uvicorn")
     before = root.level, library.level, list(root.handlers), sys.unraisablehook
-    outputs = [start_logging(level, "json", io.StringIO()) for level in ("error", "debug")]
+    outer, inner = (start_logging(level, "json", io.StringIO()) for level in ("error", "debug"))
     assert (root.level, library.level) == (logging.DEBUG, logging.WARNING)
-    outputs[order[0]].close()
-    left = (logging.DEBUG, logging.WARNING) if order[0] == 0 else (logging.ERROR, logging.ERROR)
-    assert (root.level, library.level) == left
-    outputs[order[1]].close()
+    inner.close()
+    assert (root.level, library.level) == (logging.ERROR, logging.ERROR)
+    outer.close()
     assert (root.level, library.level, root.handlers, sys.unraisablehook) == before

@@ -7,7 +7,19 @@ from tests.telemetry.expositions import names, samples, value
 from topospread.http import server
 from topospread.store.api import Store
 from topospread.store.observed import OPERATIONS
-from topospread.telemetry.families import DROPPED, FIRST_CODES, ClusterGauges, PoolGauges
+from topospread.telemetry.families import (
+    CONSTRAINT_LABELS,
+    DROPPED,
+    MISSING,
+    STATES,
+    ClusterConstraints,
+    ClusterGauges,
+    ConstraintGauges,
+    PoolGauges,
+    constraint_families,
+    pool_families,
+)
+from topospread.telemetry.meters import FIRST_CODES
 from topospread.telemetry.metrics import Metrics
 
 # What kube-scheduler 1.36 writes as `le`: ExponentialBuckets(0.00001, 1.5, 20) and
@@ -75,26 +87,15 @@ def test_histograms_have_upstreams_labels_and_buckets(metrics, family, labels, e
 
 
 def test_profiles_share_the_plugins_histogram_and_have_their_own_extension_points(metrics):
+    run = {"extension_point": "Filter", "status": "Unschedulable"}
     for profile in ("default-scheduler", "batch"):
         metrics.extension_point("Filter", profile).observe("Unschedulable", 0.001)
     exposition = shown(metrics)
-    plugin = {
-        "plugin": "PodTopologySpread",
-        "extension_point": "Filter",
-        "status": "Unschedulable",
-    }
-    assert value(exposition, "scheduler_plugin_execution_duration_seconds_count", **plugin) == 2
+    plugin = "scheduler_plugin_execution_duration_seconds_count"
+    assert value(exposition, plugin, plugin="PodTopologySpread", **run) == 2
+    framework = "scheduler_framework_extension_point_duration_seconds_count"
     for profile in ("default-scheduler", "batch"):
-        assert (
-            value(
-                exposition,
-                "scheduler_framework_extension_point_duration_seconds_count",
-                extension_point="Filter",
-                status="Unschedulable",
-                profile=profile,
-            )
-            == 1
-        )
+        assert value(exposition, framework, profile=profile, **run) == 1
 
 
 @pytest.mark.parametrize(
@@ -123,27 +124,11 @@ def test_evaluations_are_runs_that_were_not_skipped(metrics, point, statuses, co
     assert found == counted
 
 
-def test_attempts_count_pods_by_result(metrics):
-    for result in ("scheduled", "scheduled", "unschedulable", "error"):
-        metrics.attempt(result, "default-scheduler")
-    exposition = shown(metrics)
-    counts = {
-        result: value(
-            exposition,
-            "scheduler_schedule_attempts_total",
-            result=result,
-            profile="default-scheduler",
-        )
-        for result in ("scheduled", "unschedulable", "error")
-    }
-    assert counts == {"scheduled": 2, "unschedulable": 1, "error": 1}
-
-
 def test_the_schedulers_names_can_be_switched_off():
     metrics = Metrics("1", scheduler_metrics=False)
     metrics.extension_point("Filter", "default-scheduler").observe("Success", 0.001)
     metrics.attempt("scheduled", "default-scheduler")
-    metrics.call("DecisionService/EvaluatePod").done("OK", 0.001)
+    metrics.call("DecisionService/EvaluatePod").observe("OK", 0.001)
     exposition = shown(metrics)
     assert b"scheduler_" not in exposition
     assert value(
@@ -154,9 +139,9 @@ def test_the_schedulers_names_can_be_switched_off():
 def test_calls_are_counted_and_timed_by_method_and_code(metrics):
     evaluate = metrics.call("DecisionService/EvaluatePod")
     for code, seconds in (("OK", 0.0002), ("OK", 0.04), ("INVALID_ARGUMENT", 0.0001)):
-        evaluate.done(code, seconds)
+        evaluate.observe(code, seconds)
     # Another meter of the same method counts into the same series.
-    metrics.call("DecisionService/EvaluatePod").done("OK", 0.0002)
+    metrics.call("DecisionService/EvaluatePod").observe("OK", 0.0002)
     exposition = shown(metrics)
     ok = {"method": "DecisionService/EvaluatePod", "code": "OK"}
     assert value(exposition, "topospread_calls_total", **ok) == 3
@@ -199,6 +184,14 @@ def test_series_with_known_labels_are_there_from_the_beginning(metrics):
     assert zeros("topospread_extender_stale_decisions_total") == {("prod",)}
 
 
+def test_clusters_that_are_followed_no_more_leave_no_series(metrics):
+    clusters = [ClusterGauges("old", {}, 0, 0, 0.0, 0.0, 0)]
+    metrics.watch_clusters(lambda: clusters)
+    assert b'cluster="old"' in shown(metrics)
+    clusters[:] = [ClusterGauges("new", {}, 0, 0, 0.0, 0.0, 0)]
+    assert b'cluster="old"' not in shown(metrics)
+
+
 def test_the_operations_of_a_store_are_those_that_are_observed():
     """All of the contract but what asks no store."""
     contract = {name for name in dir(Store) if not name.startswith("_")}
@@ -219,21 +212,52 @@ def test_waits_count_calls_that_did_not_wait(metrics):
     assert value(exposition, f"{name}_count", mode=mode) == 3
 
 
-def test_failures_are_counted(metrics):
-    metrics.store_error("apply")
-    metrics.store_error("apply")
-    metrics.rejection("decisions")
-    metrics.placement("PlacePod", "held")
-    metrics.placement("PlacePod", "refused")
-    metrics.placement("PlacePod", "held")
-    metrics.placement_conflict("PlacePod")
-    exposition = shown(metrics)
-    assert value(exposition, "topospread_store_errors_total", operation="apply") == 2
-    placements = "topospread_placements_total"
-    assert value(exposition, placements, call="PlacePod", result="held") == 2
-    assert value(exposition, placements, call="PlacePod", result="refused") == 1
-    assert value(exposition, "topospread_placement_conflicts_total", call="PlacePod") == 1
-    assert value(exposition, "topospread_queue_rejections_total", pool="decisions") == 1
+@pytest.mark.parametrize(
+    ("happens", "name", "labels"),
+    [
+        (
+            lambda metrics: metrics.attempt("unschedulable", "p"),
+            "scheduler_schedule_attempts_total",
+            {"result": "unschedulable", "profile": "p"},
+        ),
+        (
+            lambda metrics: metrics.store_error("apply"),
+            "topospread_store_errors_total",
+            {"operation": "apply"},
+        ),
+        (
+            lambda metrics: metrics.rejection("decisions"),
+            "topospread_queue_rejections_total",
+            {"pool": "decisions"},
+        ),
+        (
+            lambda metrics: metrics.placement("PlacePod", "refused"),
+            "topospread_placements_total",
+            {"call": "PlacePod", "result": "refused"},
+        ),
+        (
+            lambda metrics: metrics.placement_conflict("PlacePod"),
+            "topospread_placement_conflicts_total",
+            {"call": "PlacePod"},
+        ),
+        (
+            lambda metrics: metrics.unknown_nodes("prod"),
+            "topospread_extender_unknown_nodes_total",
+            {"cluster": "prod"},
+        ),
+        (
+            lambda metrics: metrics.wake("prod", "gone"),
+            "topospread_extender_wakes_total",
+            {"cluster": "prod", "result": "gone"},
+        ),
+    ],
+)
+def test_each_time_is_counted_in_its_series(metrics, happens, name, labels):
+    for expected in (1, 2):
+        happens(metrics)
+        exposition = shown(metrics)
+        assert value(exposition, name, **labels) == expected
+        assert [found for found, _ in samples(exposition) if found.startswith(name)] == [name]
 
 
 def test_a_refused_configuration_shows_until_one_is_accepted(metrics):
@@ -262,7 +286,7 @@ def test_gauges_are_asked_for_at_each_scrape(metrics):
         yield ClusterGauges("dev", {"Node": 3}, 1, 0, 4.5, 5.0, 0)
 
     metrics.watch_clusters(clusters)
-    metrics.watch_pools(lambda: [PoolGauges("decisions", 3, 2, 1)])
+    metrics.watch(pool_families, lambda: [PoolGauges("decisions", 3, 2, 1)])
 
     exposition = shown(metrics)
     assert value(exposition, "topospread_objects", cluster="prod", kind="Pod") == 50_000
@@ -304,7 +328,7 @@ def test_registries_do_not_share_anything():
     ],
 )
 def test_the_format_is_the_one_asked_for(metrics, accept, content_type):
-    metrics.call("DecisionService/EvaluatePod").done("OK", 0.001)
+    metrics.call("DecisionService/EvaluatePod").observe("OK", 0.001)
     metrics.extension_point("Filter", "default-scheduler").observe("Success", 0.001)
     metrics.attempt("scheduled", "default-scheduler")
     exposition, said = metrics.expose(accept)
@@ -314,3 +338,79 @@ def test_the_format_is_the_one_asked_for(metrics, accept, content_type):
         assert "topospread_call_duration_seconds" in families
     else:
         assert samples(exposition)
+
+
+# ------------------------------ constraints
+
+WEB = ("shop", "Deployment", "web", "zone", "DoNotSchedule")
+
+
+def exposed(*clusters: ClusterConstraints) -> bytes:
+    metrics = Metrics("1")
+    metrics.watch(constraint_families, lambda: clusters)
+    return metrics.expose()[0]
+
+
+def seen(
+    state: str = "violated", *, age: float = 0.0, number: int = 1, cluster: str = "prod"
+) -> ClusterConstraints:
+    """A cluster with one constraint that is shown and one that is not."""
+    shown = ConstraintGauges((*WEB, f"id-{number}"), state, 3, 1, 2)
+    return ClusterConstraints(cluster, {state: 2}, {state: 1}, age, [shown])
+
+
+def test_a_constraint_is_named_by_its_workload() -> None:
+    exposition = exposed(seen())
+    labels = dict(zip(CONSTRAINT_LABELS, ("prod", *WEB, "id-1"), strict=True))
+    assert value(exposition, "topospread_constraint_skew", **labels) == 3
+    assert value(exposition, "topospread_constraint_max_skew", **labels) == 1
+    assert value(exposition, "topospread_constraint_blocked_pods", **labels) == 2
+    assert value(exposition, "topospread_constraints_age_seconds", cluster="prod") == 0
+
+
+def test_a_cluster_that_was_not_counted_has_a_reason_and_no_numbers() -> None:
+    exposition = exposed(ClusterConstraints("prod", {}, {}, 9.0, [], "too_many"), seen(cluster="a"))
+    name = "topospread_constraints_missing"
+    reasons = [value(exposition, name, cluster="prod", reason=reason) for reason in MISSING]
+    assert reasons == [0, 0, 1, 0]
+    assert not any(value(exposition, name, cluster="a", reason=reason) for reason in MISSING)
+    assert value(exposition, "topospread_constraints_age_seconds", cluster="prod") == 9
+    of_prod = [name for name, labels in samples(exposition) if ("cluster", "prod") in labels]
+    assert "topospread_constraints" not in of_prod
+
+
+def test_each_state_has_a_series_of_which_one_is_1() -> None:
+    exposition = exposed(seen("blocked"))
+    labels = dict(zip(CONSTRAINT_LABELS, ("prod", *WEB, "id-1"), strict=True))
+    states = [
+        value(exposition, "topospread_constraint_state", state=state, **labels) for state in STATES
+    ]
+    assert states == [1, 0, 0, 0]
+    for name, count in (("topospread_constraints", 2), ("topospread_constraints_omitted", 1)):
+        totals = [value(exposition, name, cluster="prod", state=state) for state in STATES]
+        assert totals == [count, 0, 0, 0]
+
+
+def test_constraints_that_differ_in_their_selector_alone_do_not_collide() -> None:
+    one, other = seen(number=1).constraints[0], seen(number=2).constraints[0]
+    exposition = exposed(ClusterConstraints("prod", {}, {}, 0.0, [one, other]))
+    assert len([name for name, _ in samples(exposition) if name.endswith("_constraint_skew")]) == 2
+
+
+def test_names_are_cut_and_have_no_control_characters() -> None:
+    def named(name: str, number: int) -> ConstraintGauges:
+        labels = ("shop", "Deployment", name, "zone", "DoNotSchedule", f"id-{number}")
+        return ConstraintGauges(labels, "violated", 3, 1, 2)
+
+    names = ["n" * 100_000, "\N{SNOWMAN}" * 100, "a\x00\x1b[31m\nb\u202ec"]
+    gauges = [named(name, number) for number, name in enumerate([*names, names[0]])]
+    exposition = exposed(ClusterConstraints("prod", {}, {}, 0.0, gauges))
+    shown = [
+        dict(labels)["owner_name"]
+        for name, labels in samples(exposition)
+        if name == "topospread_constraint_skew"
+    ]
+    # Two that are cut to the same name are told apart by their ids.
+    assert shown == ["n" * 253, "\N{SNOWMAN}" * 84, "a??[31m?b?c", "n" * 253]
+    assert len(exposition) < 100_000
+    assert b"\x1b" not in exposition

@@ -6,13 +6,23 @@ import threading
 
 import grpc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.trace import get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from tests.telemetry.otlp import plain, trace_receiver
 from topospread.errors import ConfigError, StoreUnavailable
 from topospread.telemetry.export import tracing_from_environment
-from topospread.telemetry.spans import current_call
-from topospread.telemetry.tracing import Sampling, Tracing, sampling_from_environment
+from topospread.telemetry.spans import current_call, format_traceparent
+from topospread.telemetry.tracing import (
+    Parent,
+    Sampling,
+    Tracing,
+    parse_traceparent,
+    sampling_from_environment,
+)
 
 METHOD = "/topospread.v1.DecisionService/EvaluatePod"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -149,13 +159,6 @@ def test_a_root_that_is_sampled_is_exported_under_the_id_that_decided(receiver, 
     half = 2**63
     assert recorded == {c.trace_id for c in calls if int(c.trace_id[16:], 16) < half}
     assert {c.traceparent[-2:] for c in calls} == {"02", "03"}
-
-
-def test_ids_differ_from_call_to_call():
-    tracing = Tracing(Sampling.ratio(0.0), None)
-    calls = [tracing.start(METHOD) for _ in range(1000)]
-    assert len({call.trace_id for call in calls}) == 1000
-    assert len({call.span_id for call in calls}) == 1000
 
 
 @pytest.mark.parametrize(
@@ -327,3 +330,64 @@ def test_other_spans_than_calls_have_no_rpc_attributes(receiver, exporting):
     (span,) = receiver.spans(1)
     assert span.name == "GET /metrics"
     assert plain(span.attributes) == {"rpc.grpc.status_code": 0}
+
+
+# ------------------------------ the header
+
+
+@pytest.mark.parametrize(
+    ("header", "flags"),
+    [
+        (f"00-{TRACE}-{PARENT}-01", 1),
+        (f"00-{TRACE}-{PARENT}-00", 0),
+        (f"00-{TRACE}-{PARENT}-03", 3),
+        (f"  00-{TRACE}-{PARENT}-01 ", 1),
+        (f"cc-{TRACE}-{PARENT}-01", 1),
+        (f"cc-{TRACE}-{PARENT}-01-what-the-future-brings", 1),
+    ],
+)
+def test_a_caller_is_recognised(header, flags):
+    assert parse_traceparent(header) == Parent(int(TRACE, 16), int(PARENT, 16), flags)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "00",
+        f"00-{TRACE}-{PARENT}",
+        f"00-{TRACE}-{PARENT}-01-more",
+        f"00-{TRACE}-{PARENT}-1",
+        f"00-{TRACE}-{PARENT}-0g",
+        f"ff-{TRACE}-{PARENT}-01",
+        f"00-{'0' * 32}-{PARENT}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE.upper()}-{PARENT}-01",
+        f"00-{TRACE[:-2]}_1-{PARENT}-01",
+        f"00-+{TRACE[1:]}-{PARENT}-01",
+        "x" * 100_000,
+        b"00-aa-bb-01",
+    ],
+)
+def test_a_malformed_header_is_ignored(header):
+    assert parse_traceparent(header) is None
+
+
+pieces = st.sampled_from(
+    [TRACE, PARENT, "00", "01", "03", "ff", "cc", "-", " ", "\t", "\n", "g", "A"]
+)
+
+
+@given(st.one_of(st.lists(pieces, max_size=9).map("".join), st.text(max_size=60)))
+def test_the_short_way_reads_what_the_propagator_reads(header):
+    context = TraceContextTextMapPropagator().extract({"traceparent": header})
+    span = get_current_span(context).get_span_context()
+    expected = Parent(span.trace_id, span.span_id, int(span.trace_flags)) if span.is_valid else None
+    assert parse_traceparent(header) == expected
+
+
+@given(st.integers(1, 2**128 - 1), st.integers(1, 2**64 - 1), st.sampled_from([0, 1, 2, 3]))
+def test_a_formatted_header_is_read_back(trace_id, span_id, flags):
+    assert parse_traceparent(format_traceparent(trace_id, span_id, flags)) == Parent(
+        trace_id, span_id, flags
+    )

@@ -51,14 +51,9 @@ _CODES: Final = {
 def audit(
     call: str, caller: Caller | None, address: str, code: str, what: Mapping[str, object]
 ) -> None:
-    """Log a call.
+    """Log a call by its name, ``ClusterStateService/ApplyObjects``, and how it ended, ``OK``.
 
-    Args:
-        call: its name, for example ``ClusterStateService/ApplyObjects``.
-        caller: who made it; None: not authenticated.
-        address: where it came from.
-        code: how it ended, for example ``OK``.
-        what: cluster, revision and other fields.
+    Without a caller it was not authenticated.
     """
     name = "unauthenticated" if caller is None else caller.name or "anonymous"
     fields = {"call": call, "caller": name, "address": address, "code": code, **what}
@@ -70,11 +65,7 @@ def _cut(value: object) -> object:
 
 
 class DenialLog:
-    """Writes the denied calls of a process to the audit log.
-
-    Args:
-        clock: seconds that only grow.
-    """
+    """Writes the denied calls of a process to the audit log."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_address = RateLimiter(1 / SECONDS_PER_ADDRESS, LINES_PER_ADDRESS, clock)
@@ -83,13 +74,9 @@ class DenialLog:
         self._lock = threading.Lock()
 
     def log(self, call: str, caller: Caller | None, address: str, error: TopospreadError) -> None:
-        """Log a denied call, unless there are too many.
+        """Log a denied call, unless there are too many; errors but those of DENIED are ignored.
 
-        Args:
-            call: its name; never one that an unauthenticated caller made up.
-            caller: who made it; None: not authenticated.
-            address: where it came from.
-            error: one of DENIED; others are ignored.
+        The name of the call must not be one that an unauthenticated caller made up.
         """
         code = _CODES.get(type(error))
         if code is None:

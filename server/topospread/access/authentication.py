@@ -102,12 +102,7 @@ class CallerRegistry:
 
 
 class Authenticator:
-    """Finds the caller of a call.
-
-    Args:
-        registry: the one in force.
-        clock: seconds since 1970.
-    """
+    """Finds the caller of a call."""
 
     def __init__(
         self, registry: Callable[[], CallerRegistry], clock: Callable[[], float] = time.time

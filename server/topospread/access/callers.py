@@ -1,7 +1,7 @@
 """A caller and its roles.
 
 Roles: ``read`` sees state, ``decide`` asks for decisions, ``place`` holds nodes, ``write`` changes
-what is known of a cluster, ``admin`` drops clusters and accepts stores. All include ``read``,
+what is known of a cluster, ``admin`` drops clusters. All include ``read``,
 because their answers show state, and ``place`` includes ``decide``; ``admin`` includes all. A role
 holds everywhere, or, as ``role@cluster``, for one cluster.
 """
@@ -98,11 +98,7 @@ class Caller:
 
 
 def roles_of(grants: Iterable[tuple[Role, str | None]]) -> dict[Role, frozenset[str] | None]:
-    """The clusters in which a caller has each role; None stands for all of them.
-
-    Args:
-        grants: roles, each with the cluster that it is bound to, or None.
-    """
+    """The clusters in which a caller has each role; None stands for all of them."""
     found: dict[Role, frozenset[str] | None] = {}
     for granted, cluster in grants:
         for role in _INCLUDED[granted]:

@@ -42,11 +42,7 @@ _ROLES: Final = {role.value: role for role in Role}
 
 
 def read_access(text: str, name: str) -> CallerRegistry:
-    """The callers of an access file.
-
-    Args:
-        text: of the file.
-        name: of the file, for error texts, which show no value but names and roles.
+    """The callers of an access file; error texts show no value but names and roles.
 
     Raises:
         ConfigError: all that is wrong, a line each.

@@ -27,7 +27,6 @@ class RateLimiter:
     Args:
         rate: calls a second that each caller may make on average.
         burst: calls that it may make at once.
-        clock: seconds that only grow.
     """
 
     def __init__(

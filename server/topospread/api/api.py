@@ -64,18 +64,9 @@ class UseCases:
     writing: Writing | None = None
 
 
-class Api:
-    """The API of some use cases.
+class ApiMethods(Mapping[str, Method]):
+    """The methods by full name, as "topospread.v1.DecisionService/EvaluatePod"."""
 
-    Attributes:
-        methods: by full name, as "topospread.v1.DecisionService/EvaluatePod".
-    """
-
-    def __init__(self, use_cases: UseCases) -> None:
-        self.methods: Final[Methods] = _LazyMethods(use_cases)
-
-
-class _LazyMethods(Mapping[str, Method]):
     def __init__(self, use_cases: UseCases) -> None:
         self._use_cases = use_cases
         self._makers = {

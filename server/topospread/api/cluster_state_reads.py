@@ -16,7 +16,7 @@ from topospread.api.decode import (
 )
 from topospread.api.envelope import read_cluster, read_envelope, read_page
 from topospread.calls.call import Call, Method, ServerStreaming, Unary
-from topospread.codec.reservations import reservation_row
+from topospread.codec.rows import reservation_row
 from topospread.codec.stored import object_from_stored
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.kube.violations import Problems, forbidden
@@ -54,7 +54,6 @@ class ClusterStateReadServicer:
         self._reads = reads
 
     def methods(self) -> dict[str, Method]:
-        """The methods by name."""
         return {
             "GetObject": Unary(pb.GetObjectRequest, self.get),
             "ListObjects": Unary(pb.ListObjectsRequest, self.list),
@@ -65,7 +64,6 @@ class ClusterStateReadServicer:
         }
 
     def get(self, request: pb.GetObjectRequest, call: Call) -> pb.GetObjectResponse:
-        """ClusterStateService.GetObject."""
         wrong = Problems()
         cluster = read_cluster(request, wrong)
         key = wrong.read(object_key, request.kind, request.namespace, request.name, "kind")
@@ -77,7 +75,6 @@ class ClusterStateReadServicer:
         return pb.GetObjectResponse(meta=revision_meta(token), object=object_from_stored(found))
 
     def list(self, request: pb.ListObjectsRequest, call: Call) -> pb.ListObjectsResponse:
-        """ClusterStateService.ListObjects."""
         wrong = Problems()
         cluster = read_cluster(request, wrong)
         kind = wrong.read(object_kind, request.kind, "kind")
@@ -98,7 +95,6 @@ class ClusterStateReadServicer:
     def watch(
         self, request: pb.WatchObjectsRequest, call: Call
     ) -> Iterable[pb.WatchObjectsResponse]:
-        """ClusterStateService.WatchObjects."""
         wrong = Problems()
         cluster = read_cluster(request, wrong)
         after = wrong.read(_watched_from, request)
@@ -116,7 +112,6 @@ class ClusterStateReadServicer:
             yield pb.WatchObjectsResponse(meta=revision_meta(watched.token), events=events)
 
     def node_table(self, request: pb.GetNodeTableRequest, call: Call) -> pb.GetNodeTableResponse:
-        """ClusterStateService.GetNodeTable."""
         wrong = Problems()
         cluster, shared = read_cluster(request, wrong), read_envelope(request, wrong)
         wrong.raise_all()
@@ -127,7 +122,6 @@ class ClusterStateReadServicer:
         )
 
     def get_cluster(self, request: pb.GetClusterRequest, call: Call) -> pb.GetClusterResponse:
-        """ClusterStateService.GetCluster."""
         wrong = Problems()
         cluster, shared = read_cluster(request, wrong), read_envelope(request, wrong)
         wrong.raise_all()
@@ -144,7 +138,6 @@ class ClusterStateReadServicer:
         )
 
     def list_clusters(self, request: pb.ListClustersRequest, call: Call) -> pb.ListClustersResponse:
-        """ClusterStateService.ListClusters."""
         wrong = Problems()
         ask = read_page(request, wrong)
         wrong.read(ask.words, 1)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from topospread.api.decode import check_required, object_key, object_kind
 from topospread.api.envelope import read_cluster
 from topospread.calls.call import Call, ClientStreaming, Method, Unary, store_spans
-from topospread.codec.observed import check_version, observed_from_proto
-from topospread.codec.stored import ends_reservation, stored
-from topospread.codec.warnings import warnings_of
+from topospread.codec.pods import check_version, observed_from_proto
+from topospread.codec.stored import ends_reservation, stored, warnings_of
 from topospread.errors import InvalidRequest, ReplaceIncomplete
 from topospread.kube.violations import Problems, forbidden, invalid, required
 from topospread.service.decisions.request import DEFAULT_CLUSTER
@@ -47,7 +46,6 @@ class ClusterStateWriteServicer:
         self._writes = writes
 
     def methods(self) -> dict[str, Method]:
-        """The methods by name."""
         return {
             "ApplyObjects": Unary(pb.ApplyObjectsRequest, self.apply),
             "DeleteObjects": Unary(pb.DeleteObjectsRequest, self.delete),
@@ -56,7 +54,6 @@ class ClusterStateWriteServicer:
         }
 
     def apply(self, request: pb.ApplyObjectsRequest, call: Call) -> pb.ApplyObjectsResponse:
-        """ClusterStateService.ApplyObjects."""
         wrong = Problems()
         cluster = read_cluster(request, wrong)
         objects = wrong.read(_incoming, request.objects, "objects")
@@ -79,7 +76,6 @@ class ClusterStateWriteServicer:
         )
 
     def delete(self, request: pb.DeleteObjectsRequest, call: Call) -> pb.DeleteObjectsResponse:
-        """ClusterStateService.DeleteObjects."""
         wrong = Problems()
         cluster = read_cluster(request, wrong)
         removals = wrong.read(_removals, request)
@@ -103,7 +99,6 @@ class ClusterStateWriteServicer:
     def replace(
         self, requests: Iterator[pb.ReplaceObjectsRequest], call: Call
     ) -> pb.ReplaceObjectsResponse:
-        """ClusterStateService.ReplaceObjects."""
         fields: dict[str, object] = {"objects": 0, "committed": False}
         call.fields = fields
         first = next(requests, None)
@@ -124,7 +119,7 @@ class ClusterStateWriteServicer:
             replaced = self._writes.replace(
                 cluster,
                 kind,
-                _listed(requests, take, self._writes.most_at_once, fields),
+                _listed(requests, take, self._writes.limits.batch, fields),
                 resource_version=version,
                 force=start.force,
                 timeout=call.time_left(),
@@ -146,7 +141,6 @@ class ClusterStateWriteServicer:
     def delete_cluster(
         self, request: pb.DeleteClusterRequest, call: Call
     ) -> pb.DeleteClusterResponse:
-        """ClusterStateService.DeleteCluster."""
         cluster = _named_cluster(request.cluster)
         with store_spans(call, cluster)("drop", 1):
             count = self._writes.drop(cluster)

@@ -24,7 +24,8 @@ from topospread.calls.status import status_of
 from topospread.checkpoints import checkpoint
 from topospread.errors import InvalidPod, InvalidRequest, TopospreadError
 from topospread.generated.internal.v1 import frames_pb2 as frames
-from topospread.service.decisions.evaluate import Evaluation, evaluate, evaluate_batch
+from topospread.service.decisions.batch import evaluate_batch
+from topospread.service.decisions.evaluate import Evaluation, evaluate
 from topospread.service.decisions.extension_points import filter_, pre_filter, score
 from topospread.spread.verdicts import SUCCESS, VERDICTS, Code, Status
 
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
     from google.rpc.status_pb2 import Status as RpcStatus
 
+    from topospread.service.decisions.batch import BatchEvaluation
     from topospread.service.decisions.engine import Engine, ResolvedCycle
-    from topospread.service.decisions.evaluate import BatchEvaluation
     from topospread.service.decisions.extension_points import (
         FilterResult,
         PreFilterResult,
@@ -156,7 +157,6 @@ def _with_statuses(
 
 
 def _pod_or_error(pod: frames.PodSourceFrame, path: str) -> bytes | PodRef | InvalidRequest:
-    """A pod of a batch, or its error."""
     try:
         return source_of(pod, path)
     except InvalidRequest as refused:
@@ -187,8 +187,6 @@ class DecisionCounters(Protocol):
 
 
 class _ProfileMeters:
-    """The extension points' meters of one profile."""
-
     __slots__ = ("filter", "pre_filter", "pre_score", "score")
 
     def __init__(self, metrics: DecisionCounters, profile: str) -> None:

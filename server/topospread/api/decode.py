@@ -1,4 +1,7 @@
-"""Decode request messages into the requests of the use cases."""
+"""Decode request messages into the requests of the use cases.
+
+What cannot be read, or is not there and must be, raises InvalidRequest with its path.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.checkpoints import checkpoint
-from topospread.codec.observed import observed_from_proto
 from topospread.codec.pods import (
     checked_reference,
+    observed_from_proto,
     pod_from_proto,
     pod_from_source,
     selector_of,
@@ -59,22 +62,14 @@ MAX_REQUEST_ID: Final = 36
 
 
 def node_of(request: frames_pb2.ReserveNodeFrame) -> str:
-    """The node to reserve.
-
-    Raises:
-        InvalidRequest: there is none.
-    """
+    """The node to reserve."""
     if not request.node:
         raise InvalidRequest.of([required("node", "")])
     return request.node
 
 
 def reservation_ttl_of(request: PlacingFrame) -> int:
-    """The TTL of a reservation, in milliseconds.
-
-    Raises:
-        InvalidRequest: none, or longer than any reservation lasts.
-    """
+    """The TTL of a reservation, in milliseconds."""
     if not request.HasField("reservation_ttl"):
         return DEFAULT_LIFETIME
     ttl = request.reservation_ttl
@@ -86,11 +81,7 @@ def reservation_ttl_of(request: PlacingFrame) -> int:
 
 
 def request_id_of(request: PlacingFrame) -> int:
-    """The number that stands for a request id; 0 for none.
-
-    Raises:
-        InvalidRequest: it is too long, or a repeat has none.
-    """
+    """The number that stands for a request id; 0 for none."""
     encoded = request.request_id.encode()
     if len(encoded) > MAX_REQUEST_ID:
         text = f"must be no more than {MAX_REQUEST_ID} bytes"
@@ -120,21 +111,13 @@ def under_pod(
 
 
 def reference_of(pod: common_pb2.PodReference, path: str = "pod") -> PodRef:
-    """The name of a pod.
-
-    Raises:
-        InvalidRequest: there is none.
-    """
+    """The name of a pod."""
     checked_reference(pod, path)
     return PodRef(pod.name, pod.namespace or DEFAULT_NAMESPACE, pod.uid)
 
 
 def strict(validation: common_pb2.ConstraintValidation.ValueType) -> bool:
-    """Whether constraints are validated as the API server does.
-
-    Raises:
-        InvalidRequest: a number that is none of those.
-    """
+    """Whether constraints are validated as the API server does."""
     if not validation:
         return False
     if validation not in _VALIDATIONS:
@@ -146,16 +129,7 @@ def strict(validation: common_pb2.ConstraintValidation.ValueType) -> bool:
 def pods_on_nodes_of(
     moves: Sequence[common_pb2.PodOnNode], path: str, first: int = 0
 ) -> Sequence[PodOnNode]:
-    """Decode pods on nodes, which a decision adds or removes.
-
-    Args:
-        moves: pods on nodes.
-        path: of their list in the request.
-        first: position of the first of them there.
-
-    Raises:
-        InvalidRequest: a pod that is none, or not given.
-    """
+    """Decode pods on nodes, which a decision adds or removes."""
     return [_move(move, f"{path}[{number}].pod") for number, move in enumerate(moves, first)]
 
 
@@ -168,11 +142,7 @@ def _move(move: common_pb2.PodOnNode, path: str) -> PodOnNode:
 
 
 def fit_of(fit: common_pb2.Fit.ValueType) -> Fit | None:
-    """The fit that a request asks for beside spreading; None when it names none.
-
-    Raises:
-        InvalidRequest: a number that is none of those.
-    """
+    """The fit that a request asks for beside spreading; None when it names none."""
     if fit not in _FITS:
         raise InvalidRequest.of([unknown("fit", fit, common_pb2.Fit.keys())])
     return _FITS[fit]
@@ -188,11 +158,7 @@ def candidates_of(selection: common_pb2.NodeSelection) -> NodeSelection:
 
 
 def settings_of(settings: common_pb2.Settings) -> SettingsOverride:
-    """Decode the rules that a request asks for.
-
-    Raises:
-        InvalidRequest: arguments that the plugin refuses.
-    """
+    """Decode the rules that a request asks for."""
     # A map's keys come in another order in each process, and the violations with them.
     gates = dict(sorted(settings.feature_gates.items()))
     if settings.WhichOneof("rules") == "args":
@@ -207,11 +173,7 @@ def settings_of(settings: common_pb2.Settings) -> SettingsOverride:
 
 
 def token_of(encoded: str, path: str) -> Token:
-    """Decode a revision.
-
-    Raises:
-        InvalidRequest: it is none of ours.
-    """
+    """Decode a revision."""
     try:
         return Token.decode(encoded)
     except InvalidRequest as wrong:
@@ -219,11 +181,7 @@ def token_of(encoded: str, path: str) -> Token:
 
 
 def consistency_of(consistency: common_pb2.Consistency) -> Consistency:
-    """Decode how fresh the state behind the response must be.
-
-    Raises:
-        InvalidRequest: a token that is not one.
-    """
+    """Decode how fresh the state behind the response must be."""
     staleness = None
     if consistency.HasField("max_staleness"):
         staleness = _seconds(consistency.max_staleness)
@@ -258,30 +216,18 @@ def _seconds(duration: Duration) -> float:
 
 
 def check_required(value: str, path: str, detail: str = "") -> None:
-    """Check that a field is set.
-
-    Raises:
-        InvalidRequest: it is empty.
-    """
+    """Check that a field is set."""
     if not value:
         raise InvalidRequest.of([required(path, detail)])
 
 
 def object_kind(kind: int, path: str) -> Kind:
-    """The kind of an object that clients write.
-
-    Raises:
-        InvalidRequest: none, or one that is not known.
-    """
+    """The kind of an object that clients write."""
     return any_kind(kind, path, OBSERVABLE)
 
 
 def any_kind(kind: int, path: str, known: Sequence[Kind]) -> Kind:
-    """The store's kind of a number on the wire.
-
-    Raises:
-        InvalidRequest: none of those that are known here.
-    """
+    """The store's kind of a number on the wire."""
     # The store's kinds have the same numbers.
     found = next((each for each in known if each.value == kind), None)
     if found is None:
@@ -290,21 +236,13 @@ def any_kind(kind: int, path: str, known: Sequence[Kind]) -> Kind:
 
 
 def object_key(kind: int, namespace: str, name: str, path: str) -> Key:
-    """The store's key of an object.
-
-    Raises:
-        InvalidRequest: its kind is not known.
-    """
+    """The store's key of an object."""
     known = object_kind(kind, path)
     return Key(known, "" if known is Kind.NODE else namespace or DEFAULT_NAMESPACE, name)
 
 
 def label_matcher(request: Any) -> Callable[[Mapping[str, str]], bool] | None:
-    """A function that matches labels with a list's selector; None for all.
-
-    Raises:
-        InvalidRequest: the selector is none.
-    """
+    """A function that matches labels with a list's selector; None for all."""
     if not request.HasField("label_selector"):
         return None
     return selector_of(request.label_selector, "labelSelector").matches

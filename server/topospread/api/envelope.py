@@ -1,4 +1,8 @@
-"""What requests have in common: cluster, settings, consistency, validation, page."""
+"""What requests have in common: cluster, settings, consistency, validation, page.
+
+What cannot be read raises InvalidRequest, unless a :class:`~topospread.kube.violations.Problems`
+is given that collects violations.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,6 @@ class Envelope(NamedTuple):
     """The shared fields of a request; what it does not have is as if it were empty.
 
     Attributes:
-        cluster: its name.
         settings: the rules that are asked for instead of the configured ones.
         consistency: how fresh the state behind the answer must be.
         validate: refuse constraints that the API server would refuse.
@@ -83,9 +86,6 @@ def read_envelope(request: Any, wrong: Problems = FIRST) -> Envelope:
     Args:
         request: or its frame.
         wrong: collects what cannot be read.
-
-    Raises:
-        InvalidRequest: the first violation, where nothing collects them.
     """
     settings, consistency, validate = NO_OVERRIDE, DEFAULT_CONSISTENCY, False
     for name in _shared(request.DESCRIPTOR):
@@ -128,18 +128,7 @@ def decision_request(
     nodes: NodeSelection | None = None,
     node_table: str = "",
 ) -> DecisionRequest:
-    """The request of a decision, decoded; a pod stays in its frame.
-
-    Args:
-        request: any of them.
-        call: for the deadline.
-        cycle: the cycle it names.
-        nodes: the nodes it chose.
-        node_table: the table it holds.
-
-    Raises:
-        InvalidRequest: something in it cannot be read.
-    """
+    """The request of a decision, decoded; a pod stays in its frame."""
     added, removed = request.add_pods, request.remove_pods
     pod = given_pod(request)
     add_pods = pods_on_nodes_of(added, "addPods") if added else ()
@@ -161,11 +150,7 @@ def decision_request(
 
 
 def shared_request(request: Any, call: Call, nodes: NodeSelection | None = None) -> DecisionRequest:
-    """The fields of a request that apply to all of its pods.
-
-    Raises:
-        InvalidRequest: something in it cannot be read.
-    """
+    """The fields of a request that apply to all of its pods."""
     cluster, settings, consistency, validate = read_envelope(request)
     return DecisionRequest(
         deadline=call.deadline,
@@ -178,11 +163,7 @@ def shared_request(request: Any, call: Call, nodes: NodeSelection | None = None)
 
 
 def given_pod(request: DecisionFrame) -> FramedPod | PodRef | None:
-    """The pod of a decision, as far as its frame is read, or its name; None where there is none.
-
-    Raises:
-        InvalidRequest: it cannot be read.
-    """
+    """The pod of a decision, as far as its frame is read, or its name; None where there is none."""
     if not request.HasField("pod"):
         return None
     pod = source_of(request.pod)
@@ -192,22 +173,14 @@ def given_pod(request: DecisionFrame) -> FramedPod | PodRef | None:
 def pod_of(
     request: frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame | frames_pb2.ExplainPodFrame,
 ) -> bytes | PodRef:
-    """The bytes of the pod that a request is about, or its name in the state.
-
-    Raises:
-        InvalidRequest: neither is given.
-    """
+    """The bytes of the pod that a request is about, or its name in the state."""
     if not request.HasField("pod"):
         raise InvalidRequest.of([required("pod", "give a pod, or its name in the state")])
     return source_of(request.pod)
 
 
 def source_of(pod: frames_pb2.PodSourceFrame, path: str = "pod") -> bytes | PodRef:
-    """The bytes of a pod, or its name in the state.
-
-    Raises:
-        InvalidRequest: neither is given.
-    """
+    """The bytes of a pod, or its name in the state."""
     if pod.HasField("object"):
         return pod.object.SerializeToString()
     if pod.HasField("object_proto"):

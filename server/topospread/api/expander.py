@@ -47,16 +47,7 @@ class BestOptions:
     def serve(
         self, request: pb.BestOptionsRequest, deadline: float, span: CallSpan
     ) -> pb.BestOptionsResponse:
-        """Choose among the options of a request.
-
-        Args:
-            request: of cluster-autoscaler.
-            deadline: on the monotonic clock.
-            span: of the call.
-
-        Raises:
-            What choose_options raises; InvalidRequest for templates that cannot be read.
-        """
+        """Choose among the options of a request."""
         decision = DecisionRequest(deadline=deadline, cluster=self.cluster)
         choice = choose_options(self._engine, decision, _options(request), refuses=self._veto)
         text = choice.text[:MAX_DEBUG]

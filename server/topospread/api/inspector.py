@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from topospread.api.decode import check_required, token_of
+from topospread.api.decode import check_required
 from topospread.api.envelope import read_cluster, read_envelope, read_page
 from topospread.calls.call import Call, Method, ServerStreaming, Unary
 from topospread.checkpoints import Computation
@@ -25,8 +25,12 @@ from topospread.kube.violations import NOT_SUPPORTED, Problems
 from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.explaining.context import check_limit
 from topospread.service.inspecting.cluster_inspector import totals
-from topospread.service.inspecting.describing import DescriptionLimits, describe
-from topospread.service.inspecting.messages import status_message, total_messages
+from topospread.service.inspecting.describing import (
+    DescriptionLimits,
+    describe,
+    status_message,
+    total_messages,
+)
 from topospread.service.inspecting.statuses import STATES, ConstraintFilter, Owner
 from topospread.service.messages import meta_of
 from topospread_proto.v1 import inspector_service_pb2 as pb
@@ -34,7 +38,7 @@ from topospread_proto.v1 import inspector_service_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from topospread.service.inspecting.cluster_inspector import ClusterInspector, Inspection
+    from topospread.service.inspecting.cluster_inspector import Inspection
     from topospread.service.inspecting.inspector import InspectionReader, Inspector
     from topospread.service.inspecting.statuses import ConstraintStatus, State
     from topospread.service.state.pages import PageRequest
@@ -132,11 +136,10 @@ class InspectorServicer:
         wrong = Problems()
         cluster = read_cluster(request, wrong)
         asked = wrong.read(_filter, request.filter)
-        wrong.read(_revision, request.revision)
         shared = read_envelope(request, wrong)
         wrong.read(check_limit, request.domain_limit)
         wrong.raise_all()
-        changes = _WatchedConstraints(asked, request.revision)
+        changes = _WatchedConstraints(asked)
         limit = request.domain_limit or LISTED_DOMAINS
         with self._inspector.reader(cluster, shared.settings) as reader:
             inspection = self._look(reader, call)
@@ -173,28 +176,21 @@ class _WatchedConstraints:
     """What a caller of a watch has, and what is to be sent next.
 
     It keeps the statuses that the caller has, which all watches share.
-
-    Args:
-        asked: the constraints that it is about.
-        revision: of the list that the caller has; empty for none.
     """
 
-    def __init__(self, asked: ConstraintFilter, revision: str) -> None:
+    def __init__(self, asked: ConstraintFilter) -> None:
         self._asked = asked
-        self._revision = revision
-        self._of: ClusterInspector | None = None
-        self._known: Mapping[str, ConstraintStatus] = {}
+        self._known: Mapping[str, ConstraintStatus] | None = None
         self._totals: Counter[State] = Counter()
 
     def next(self, inspection: Inspection) -> _ConstraintChanges | None:
         """What differs from the last one; None for nothing."""
-        before, known = self._of, self._known
-        if known is inspection.statuses:
+        known, there = self._known, inspection.statuses
+        if known is there:
             return None
-        self._of, self._known = inspection.inspector, inspection.statuses
-        if before is not inspection.inspector:
-            return self._all(inspection, first=before is None)
-        there = inspection.statuses
+        self._known = there
+        if known is None:
+            return self._all(inspection)
         former = [each for key, each in known.items() if there.get(key) is not each]
         newer = [each for key, each in there.items() if known.get(key) is not each]
         former = [each for each in former if self._asked.passes(each)]
@@ -209,30 +205,11 @@ class _WatchedConstraints:
         changed.sort(key=lambda each: each.by_severity)
         return _ConstraintChanges(changed, sorted(left), complete=False, totals=self._counted())
 
-    def _all(self, inspection: Inspection, *, first: bool) -> _ConstraintChanges:
-        """All of an inspection, or what changed since the list that the caller had at first."""
+    def _all(self, inspection: Inspection) -> _ConstraintChanges:
         matching = inspection.matching(self._asked)
         passing = [each for each in matching if self._asked.has_state(each)]
         self._totals = Counter([each.state for each in matching])
-        changes = self._since_list(inspection, passing) if first else None
-        shown, left = changes or (passing, ())
-        return _ConstraintChanges(shown, left, complete=changes is None, totals=self._counted())
-
-    def _since_list(
-        self, inspection: Inspection, passing: Sequence[ConstraintStatus]
-    ) -> tuple[Sequence[ConstraintStatus], Sequence[str]] | None:
-        """What changed since the caller's list, of which nobody knows what was in it.
-
-        Returns:
-            The constraints, and the ids of what it may have had; None where that is not known.
-        """
-        seen = inspection.inspector.number_of(self._revision)
-        gone = None if seen is None else inspection.inspector.since(seen)
-        if seen is None or gone is None:
-            return None
-        changed = [each.key.id for each in inspection.statuses.values() if each.changed > seen]
-        left = {*gone, *changed}.difference([each.key.id for each in passing])
-        return [each for each in passing if each.changed > seen], sorted(left)
+        return _ConstraintChanges(passing, (), complete=True, totals=self._counted())
 
     def _counted(self) -> Mapping[State, int]:
         return {state: self._totals[state] for state in STATES}
@@ -311,11 +288,6 @@ def _filter(asked: pb.ConstraintFilter) -> ConstraintFilter:
         owner=Owner(asked.owner.kind, asked.owner.name),
         when_unsatisfiable=action,
     )
-
-
-def _revision(given: str) -> None:
-    if given:
-        token_of(given, "revision")
 
 
 def _order(order: pb.ConstraintOrder.ValueType) -> None:

@@ -27,7 +27,6 @@ class LeaseServicer:
         self._leases = leases
 
     def methods(self) -> dict[str, Method]:
-        """The methods by name."""
         return {
             "AcquireLease": Unary(pb.AcquireLeaseRequest, self.acquire),
             "RenewLease": Unary(pb.RenewLeaseRequest, self.renew),
@@ -36,7 +35,6 @@ class LeaseServicer:
         }
 
     def acquire(self, request: pb.AcquireLeaseRequest, call: Call) -> pb.AcquireLeaseResponse:
-        """LeaseService.AcquireLease."""
         lease = self._leases.acquire(
             _cluster(request.cluster, call),
             request.holder_identity,
@@ -49,7 +47,6 @@ class LeaseServicer:
         )
 
     def renew(self, request: pb.RenewLeaseRequest, call: Call) -> pb.RenewLeaseResponse:
-        """LeaseService.RenewLease."""
         lease = self._leases.renew(
             _cluster(request.cluster, call),
             request.holder_identity,
@@ -60,7 +57,6 @@ class LeaseServicer:
         return pb.RenewLeaseResponse(meta=_NO_STATE, lease=_lease(lease, with_token=True))
 
     def release(self, request: pb.ReleaseLeaseRequest, call: Call) -> pb.ReleaseLeaseResponse:
-        """LeaseService.ReleaseLease."""
         self._leases.release(
             _cluster(request.cluster, call),
             request.holder_identity,
@@ -70,7 +66,6 @@ class LeaseServicer:
         return pb.ReleaseLeaseResponse(meta=_NO_STATE)
 
     def get(self, request: pb.GetLeaseRequest, call: Call) -> pb.GetLeaseResponse:
-        """LeaseService.GetLease."""
         lease = self._leases.get(_cluster(request.cluster, call), timeout=call.time_left())
         return pb.GetLeaseResponse(meta=_NO_STATE, lease=_lease(lease, with_token=False))
 

@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pool
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from topospread.api.api import Api, UseCases
+from topospread.api.api import ApiMethods, UseCases
 from topospread.cache import GROUP_BYTES, Budget
 from topospread.calls.call import (
     Call,
@@ -63,16 +63,7 @@ def local_api(
     rules: ConfiguredRules = DEFAULT_RULES,
     cluster: str = DEFAULT_CLUSTER,
 ) -> LocalApi:
-    """Load a cluster.
-
-    Args:
-        objects: of it, each once.
-        rules: by which its pods are judged.
-        cluster: its name.
-
-    Raises:
-        InvalidRequest: it can have no such name.
-    """
+    """Load a cluster from its objects; InvalidRequest if it can have no such name."""
     return LocalApi(DictStore(cluster, objects), rules)
 
 
@@ -91,7 +82,7 @@ class LocalApi:
         self._rules = rules
         self._started = time.time()
         engine = Engine(self._replicas, store, ProfileRegistry(rules), CycleCache())
-        self._api = Api(
+        self._api = ApiMethods(
             UseCases(
                 engine=engine,
                 store=store,
@@ -100,7 +91,7 @@ class LocalApi:
                 facts=self._facts,
             )
         )
-        self.methods: Final = {path.rpartition("/")[2]: path for path in self._api.methods}
+        self.methods: Final = {path.rpartition("/")[2]: path for path in self._api}
         self._served: dict[str, ServedMethod] = {}
 
     def call(self, method: str, request: Message, *, timeout: float | None = None) -> Any:
@@ -151,7 +142,7 @@ class LocalApi:
             rules = rules_of(*path.split("/"))
             served = self._served[name] = ServedMethod(
                 f"/{path}",
-                self._api.methods[path],
+                self._api[path],
                 rules.executor,
                 rules.permission,
                 MessageLimits().of(name),
@@ -208,55 +199,48 @@ class _LocalContext:
         self._deadline = deadline
 
     def is_active(self) -> bool:
-        """See Context."""
         return True
 
     def time_remaining(self) -> float:
-        """See Context."""
         return self._deadline - time.monotonic()
 
     def end(self, error: TopospreadError) -> None:
         """Nobody ends it."""
 
     def add_callback(self, callback: Callable[[], None], /) -> bool:
-        """Nothing is sent."""
         del callback
         return False
 
     def metadata(self) -> Sequence[tuple[str, str | bytes]]:
-        """There is none."""
         return ()
 
     def peer(self) -> str:
-        """See Context."""
         return "local"
 
     def names(self) -> CertificateNames:
-        """There is no certificate."""
         from topospread.access.certificates import NO_NAMES
 
         return NO_NAMES
 
     def receive(self, limit: SizeLimit) -> None:
-        """There are no more messages."""
+        pass
 
     def send_headers(self, headers: Metadata) -> None:
-        """Nothing is sent."""
+        pass
 
     def end_span(self, span: CallSpan, error: Exception | None) -> None:
-        """Nothing is recorded."""
+        pass
 
 
 class _Uncounted:
     """Counts nothing; see :class:`~topospread.api.decision.DecisionCounters`."""
 
     def extension_point(self, point: str, profile: str) -> _Uncounted:
-        """See DecisionCounters."""
         del point, profile
         return self
 
     def observe(self, status: str, seconds: float) -> None:
-        """See PointCounter."""
+        pass
 
     def attempt(self, result: Result, profile: str) -> None:
-        """See DecisionCounters."""
+        pass

@@ -22,7 +22,7 @@ from topospread.api.envelope import (
     shared_request,
 )
 from topospread.calls.call import Call, Method, Unary, store_spans
-from topospread.errors import InvalidRequest
+from topospread.errors import InvalidRequest, ObjectNotFound
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.violations import Problems
 from topospread.service.messages import (
@@ -34,7 +34,6 @@ from topospread.service.messages import (
 )
 from topospread.service.placement.place import (
     Preference,
-    get_reservation,
     list_reservations,
     place,
     release,
@@ -70,7 +69,6 @@ class PlacementServicer:
             metrics.expect_placements(call)
 
     def methods(self) -> dict[str, Method]:
-        """The methods by name."""
         return {
             "PlacePod": Unary(frames_pb2.PlacePodFrame, self.place),
             "ReserveNode": Unary(frames_pb2.ReserveNodeFrame, self.reserve),
@@ -78,7 +76,6 @@ class PlacementServicer:
         }
 
     def place(self, request: frames_pb2.PlacePodFrame, call: Call) -> pb.PlacePodResponse:
-        """PlacementService.PlacePod."""
         placement, result = self._held(request, call, _best_node)
         return pb.PlacePodResponse(
             meta=revision_meta(result.token),
@@ -93,7 +90,6 @@ class PlacementServicer:
         )
 
     def reserve(self, request: frames_pb2.ReserveNodeFrame, call: Call) -> pb.ReserveNodeResponse:
-        """PlacementService.ReserveNode."""
         placement, result = self._held(request, call, _named_node)
         return pb.ReserveNodeResponse(
             node=result.node,
@@ -108,7 +104,6 @@ class PlacementServicer:
     def release(
         self, request: pb.ReleaseReservationRequest, call: Call
     ) -> pb.ReleaseReservationResponse:
-        """PlacementService.ReleaseReservation."""
         wrong = Problems()
         cluster = read_cluster(request, wrong)
         pod = wrong.read(_reserved_pod, request)
@@ -188,33 +183,28 @@ class ReservationServicer:
         self._replicas = replicas
 
     def methods(self) -> dict[str, Method]:
-        """The methods by name."""
         return {
             "GetReservation": Unary(pb.GetReservationRequest, self.get),
             "ListReservations": Unary(pb.ListReservationsRequest, self.list),
         }
 
     def get(self, request: pb.GetReservationRequest, call: Call) -> pb.GetReservationResponse:
-        """PlacementService.GetReservation."""
         wrong = Problems()
         cluster = read_cluster(request, wrong)
         pod = wrong.read(reference_of, request.pod)
         shared = read_envelope(request, wrong)
         wrong.raise_all()
-        replica, view, row = get_reservation(
-            self._replicas,
-            cluster,
-            pod,
-            shared.consistency,
-            call.deadline,
-        )
+        replica, view = self._replicas.resolve(cluster, shared.consistency, call.deadline)
+        row = view.snapshot.reservations.of(pod.namespace, pod.name, pod.uid)
+        if row is None:
+            name = f"{pod.namespace}/{pod.name}"
+            raise ObjectNotFound(f"no node is held for pod {name}", "Reservation", name, cluster)
         return pb.GetReservationResponse(
             meta=meta_of(view, replica),
             reservation=reservation_message(pod.namespace, pod.name, row),
         )
 
     def list(self, request: pb.ListReservationsRequest, call: Call) -> pb.ListReservationsResponse:
-        """PlacementService.ListReservations."""
         wrong = Problems()
         cluster = read_cluster(request, wrong)
         matches = wrong.read(label_matcher, request)
@@ -222,24 +212,20 @@ class ReservationServicer:
         wrong.read(ask.place)
         shared = read_envelope(request, wrong)
         wrong.raise_all()
-        page = list_reservations(
-            self._replicas,
-            cluster,
-            (request.namespace, matches or (lambda _: True)),
-            ask,
-            shared.consistency,
-            call.deadline,
+        first, after = ask.place()
+        replica, view = self._replicas.resolve(cluster, shared.consistency, call.deadline)
+        held, more = list_reservations(
+            view.snapshot.reservations,
+            request.namespace,
+            matches or (lambda _: True),
+            after,
+            ask.most,
         )
-        meta = revision_meta(page.token)
-        if page.state is not None:
-            replica, view = page.state
-            meta = meta_of(view, replica)
         return pb.ListReservationsResponse(
-            meta=meta,
-            reservations=[
-                reservation_message(namespace, name, row) for namespace, name, row in page.held
-            ],
-            next_page_token=page.next,
+            # All pages tell the first one's revision.
+            meta=revision_meta(first) if first else meta_of(view, replica),
+            reservations=[reservation_message(*each) for each in held],
+            next_page_token=ask.next(first or view.token, *held[-1][:2]) if more else "",
         )
 
 

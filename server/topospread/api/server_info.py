@@ -11,6 +11,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from topospread.access.callers import Role
 from topospread.calls.call import Call, Method, Unary
 from topospread.codec.parsing import NODES
+from topospread.service.decisions.pods import Limits
+from topospread.service.state.write import WriteLimits
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import server_service_pb2 as pb
 
@@ -23,19 +25,9 @@ if TYPE_CHECKING:
 API_VERSIONS: Final = ("topospread.v1",)
 
 _DIGESTED: Final = (
-    "max_constraints",
-    "max_selector_terms",
-    "max_batch_pods",
-    "max_what_if_pods",
-    "max_simulated_pods",
-    "max_simulated_nodes",
-    "max_batch_objects",
-    "max_replace_objects",
     "max_held_bytes",
     "max_request_bytes",
     "max_decision_bytes",
-    "max_response_bytes",
-    "max_groups",
     "max_clusters",
     "max_cluster_constraints",
 )
@@ -69,11 +61,9 @@ class ServerInfoServicer:
         self._facts = facts
 
     def methods(self) -> dict[str, Method]:
-        """The method by its name."""
         return {"GetServerInfo": Unary(pb.GetServerInfoRequest, self.get)}
 
     def get(self, request: pb.GetServerInfoRequest, call: Call) -> pb.GetServerInfoResponse:
-        """ServerService.GetServerInfo."""
         del request
         facts = self._facts
         generation, error = facts.config()
@@ -97,29 +87,25 @@ class ServerInfoServicer:
 
 def server_limits(settings: ServerSettings) -> pb.ServerLimits:
     """The limits of one request, as GetServerInfo reports them."""
+    asked, written = Limits(), WriteLimits()
     return pb.ServerLimits(
-        max_batch_objects=settings.max_batch_objects,
-        max_batch_pods=settings.max_batch_pods,
-        max_what_if_pods=settings.max_what_if_pods,
+        max_batch_objects=written.batch,
+        max_batch_pods=asked.batch_pods,
+        max_what_if_pods=asked.what_ifs,
         max_request_bytes=settings.max_request_bytes,
         max_clusters=settings.max_clusters,
-        max_simulated_pods=settings.max_simulated_pods,
-        max_simulated_nodes=settings.max_simulated_nodes,
+        max_simulated_pods=asked.simulated_pods,
+        max_simulated_nodes=asked.simulated_nodes,
         max_decision_bytes=settings.max_decision_bytes,
-        max_replace_objects=settings.max_replace_objects,
-        max_constraints=settings.max_constraints,
-        max_selector_terms=settings.max_selector_terms,
+        max_replace_objects=written.replace,
+        max_constraints=asked.constraints,
+        max_selector_terms=asked.terms,
         max_named_nodes=NODES,
     )
 
 
 def settings_digest(settings: ServerSettings, rules: ConfiguredRules) -> str:
-    """Return a digest of the profiles, feature gates and limits; equal ones have the same.
-
-    Args:
-        settings: of the server.
-        rules: its profiles and feature gates.
-    """
+    """Return a digest of the profiles, feature gates and limits; equal ones have the same."""
     limits = [getattr(settings, name) for name in _DIGESTED]
     content = repr((list(rules.profiles.items()), rules.gates, limits))
     return hashlib.sha256(content.encode()).hexdigest()[:12]

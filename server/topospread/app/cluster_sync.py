@@ -8,6 +8,8 @@ import secrets
 import signal
 import threading
 from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
@@ -18,10 +20,10 @@ from topospread.http.app import make_app
 from topospread.http.server import HttpServer
 from topospread.kubernetes.api_server import ClusterAccess, open_api_server
 from topospread.kubernetes.cluster_sync import ClusterSync
-from topospread.kubernetes.pod_waker import PodWaker
 from topospread.kubernetes.sink import ServiceSink
 from topospread.service.extender.unschedulable_pods import UnschedulablePods
 from topospread.store.checks import check_cluster
+from topospread.telemetry.families import sync_families
 from topospread.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -32,11 +34,15 @@ if TYPE_CHECKING:
     from topospread.kubernetes.api_server import ApiServer
     from topospread.kubernetes.sink import Sink
     from topospread.service.decisions.engine import Engine
+    from topospread.service.extender.unschedulable_pods import UnschedulablePod
     from topospread.service.state.leases import Leases
     from topospread.service.state.write import StateWriter
 
 
 _MAX_BODY: Final = 1024
+
+CONDITION: Final = "topospread.io/FitsAgain"
+"""Type of a condition of pods; kube-scheduler takes any change of a waiting pod for an event."""
 
 
 def make_cluster_sync(
@@ -48,12 +54,7 @@ def make_cluster_sync(
 ) -> ClusterSync | None:
     """The sync into this process's store; None when that is off.
 
-    Args:
-        settings: what was configured.
-        writes: where it writes.
-        leases: elect the leader among several servers.
-        on_listed: called when the cluster has been listed for the first time.
-        on_standby: called when another process is the leader.
+    Calls back when the cluster has been listed for the first time, and when another process leads.
 
     Raises:
         ConfigError: the API server cannot be found, or the client is not installed.
@@ -81,10 +82,7 @@ def make_pod_waking(
 ) -> UnschedulablePods | None:
     """The registry of unschedulable pods, which wakes them; None when that is off.
 
-    Args:
-        settings: where the pods' API server is.
-        engine: decides for them again.
-        count: called with the result of each wake.
+    Counts the result of each wake.
 
     Raises:
         ConfigError: the API server cannot be found, or the client is not installed.
@@ -93,7 +91,31 @@ def make_pod_waking(
     if settings.extender == "off" or wake == "off" or (wake == "auto" and not settings.sync):
         return None
     api = open_api_server(ClusterAccess(settings.sync_kubeconfig, settings.sync_context))
-    return UnschedulablePods(engine, settings.sync_cluster, PodWaker(api), count)
+    return UnschedulablePods(engine, settings.sync_cluster, partial(wake_pod, api), count)
+
+
+def wake_pod(api: ApiServer, pod: UnschedulablePod, message: str) -> None:
+    """Make kube-scheduler retry an unschedulable pod, by a condition in the pod's status.
+
+    Raises:
+        TopospreadError: it may not, or cannot.
+    """
+    now = datetime.now(UTC)
+    second = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {
+        "type": CONDITION,
+        "status": "True",
+        "reason": "RoomAppeared",
+        # The exact time makes each write a change, which watches report.
+        "message": f"{message}: to be scheduled again ({now.isoformat()})",
+        "lastProbeTime": second,
+        "lastTransitionTime": second,
+    }
+    api.patch(
+        f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status",
+        # Another pod of the same name is left alone.
+        {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}},
+    )
 
 
 def holder_identity() -> str:
@@ -104,13 +126,7 @@ def holder_identity() -> str:
 class SyncProcess:
     """Runs a sync until a signal, or until everything was listed once.
 
-    Args:
-        cluster: the name that it has in the state.
-        api: its API server.
-        sink: where the sync writes.
-        lease_duration: seconds that the lease outlives a leader that died.
-        excluded_namespaces: namespaces whose objects are not synced.
-        http: where metrics and health are served; None serves none.
+    The parameters are those of :class:`ClusterSync`, and where metrics and health are served.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -141,7 +157,7 @@ class SyncProcess:
             on_standby=self._on_standby,
         )
         self._metrics = Metrics(version("topospread"), scheduler_metrics=False)
-        self._metrics.watch_sync(lambda: [self._sync.gauges()])
+        self._metrics.watch(sync_families, lambda: [self._sync.gauges()])
         self._host = "" if http is None else http.host
         self._http: HttpServer | None = None
         if http is not None:

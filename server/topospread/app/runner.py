@@ -30,11 +30,7 @@ class _StoppedDuringStartup(BaseException):
 
 
 class ServerRunner:
-    """One server and its signals: one stops it gracefully, a second one at once, SIGHUP reloads.
-
-    Args:
-        settings: what was configured.
-    """
+    """One server and its signals: one stops it gracefully, a second one at once, SIGHUP reloads."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.server: Server | None = None
@@ -44,9 +40,6 @@ class ServerRunner:
 
     def run(self, announce: Callable[[Server], None]) -> None:
         """Serve until a signal; to be called in the main thread.
-
-        Args:
-            announce: called with the server once it is ready.
 
         Raises:
             ConfigError: something in the settings cannot be used.

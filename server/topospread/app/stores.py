@@ -21,11 +21,6 @@ LOG: Final = logging.getLogger(__name__)
 def open_store(address: str, environ: Mapping[str, str], wait_replicas: int = 0) -> Store:
     """Open the store that an address names.
 
-    Args:
-        address: see :mod:`topospread.store.urls`.
-        environ: the environment, for user and password.
-        wait_replicas: how many replicas of Redis must have a write before it is answered.
-
     Raises:
         ConfigError: the address cannot be used, or the store must not be.
         StoreUnavailable: it is out of reach; names its address, without user and password.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from topospread.calls.sizes import SizeLimit
     from topospread.checkpoints import Turn
     from topospread.errors import TopospreadError
-    from topospread.telemetry.meters import CallMeter, Histogram
+    from topospread.telemetry.meters import Histogram, HistogramsByStatus
     from topospread.telemetry.spans import Attribute
 
 Metadata = tuple[tuple[str, str | bytes], ...]
@@ -328,7 +328,7 @@ class ServedMethod:
 
     chain: tuple[str, ...]
     carry_out: Proceed
-    meters: tuple[CallMeter, Histogram]
+    meters: tuple[HistogramsByStatus, Histogram]
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from topospread.calls.audit import FIELDS, audit
+from topospread.calls.access import FIELDS, audit
 from topospread.calls.call import (
     Bidirectional,
     Call,
@@ -212,13 +212,13 @@ def metrics(counters: Metrics) -> Interceptor:
 
     def counted(call: Call) -> None:
         method, error = call.method, call.error
-        meter, queue_wait = method.meters
+        durations, queue_wait = method.meters
         if call.began:
             queue_wait.observe(call.began - call.arrived)
         if isinstance(error, QueueFull | StreamsFull):
             counters.rejection("streams" if isinstance(error, StreamsFull) else method.executor)
         seconds = time.perf_counter() - call.arrived
-        meter.done(call.code, seconds)
+        durations.observe(call.code, seconds)
         LOG.debug("%s %s in %.1f ms", method.name, call.code, 1000 * seconds)
 
     def measured(call: Call, proceed: Proceed) -> Payload:

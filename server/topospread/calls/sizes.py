@@ -47,7 +47,7 @@ class MessageLimits:
     Attributes:
         request: of any method.
         decision: of the methods that are about one pod.
-        response: of any method.
+        response: of any method: room for a page of 5,000 objects of 10 KiB.
         setting: that configures the limit of any method; empty where none does.
     """
 
@@ -59,8 +59,8 @@ class MessageLimits:
     def check_response(self, payload: bytes) -> None:
         """Raise TooLarge for a response above the limit; gRPC's core would not say why."""
         if len(payload) > self.response:
-            text = f"the answer is larger than {self.response} bytes (--max-response-bytes)"
-            raise TooLarge(f"{text}: ask for less", "--max-response-bytes", self.response)
+            text = f"the answer is larger than {self.response} bytes: ask for less"
+            raise TooLarge(text, "response", self.response)
 
     def of(self, method: str) -> SizeLimit:
         """The limit of a method, by its name."""

@@ -63,11 +63,9 @@ _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class Anonymizer:
-    """Replaces the texts of one cluster's objects.
+    """Replaces the texts of one cluster's objects, all of which tell what numbers are compared.
 
-    Args:
-        objects: all of the cluster's, which tell what numbers are compared.
-        key: of the hash; None for a random one.
+    The `key` of the hash is a random one unless it is given.
     """
 
     def __init__(self, objects: Iterable[Message], key: bytes | None = None) -> None:
@@ -105,7 +103,6 @@ class Anonymizer:
         return value if number or key in _PLAIN_VALUES else self.text(value)
 
     def _replace(self, message: Any) -> None:
-        """Replace the texts of a message, but not of the messages in it."""
         key = getattr(message, "key", "")
         kept = KEPT.get(message.DESCRIPTOR.name, ())
         for field, value in message.ListFields():

@@ -240,7 +240,6 @@ def at_most(messages: Sequence[str]) -> Sequence[str]:
 
 
 def _without_server() -> str:
-    """What to do where no server answers the verb that runs."""
     context = click.get_current_context(silent=True)
     options = context.command.params if context else ()
     if any("--from" in option.opts for option in options):

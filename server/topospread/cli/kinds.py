@@ -170,13 +170,8 @@ def parse_name(
 
     The first of two words is a kind if it can be one. But where a kind need not be said, the plural
     of one that is not taken is a namespace, as in ``jobs/worker-0``; ``pod/jobs/worker-0`` says so
-    anywhere.
-
-    Args:
-        text: as it was typed.
-        namespace: value of -n, for names that have none; None for ``default``.
-        kinds: those that are taken.
-        default_kind: of a name without one; None where it must have one.
+    anywhere. `namespace` is the value of -n, for names that have none; without `default_kind` a
+    name must have its kind.
     """
     parts = text.split("/")
     forms = _forms(default_kind)
@@ -205,7 +200,6 @@ def parse_name(
 
 
 def _forms(default_kind: str | None) -> str:
-    """Forms of names, as a message advises them; without a default each must have its kind."""
     if default_kind == NODE:
         return "NAME or node/NAME"
     if not default_kind:

@@ -38,12 +38,9 @@ MOST_BYTES: Final = 2 << 30
 def listed_objects(kubeconfig: str, context: str, timeout: float) -> list[StoredObject]:
     """All objects that spreading looks at, as a store holds them; pods that have ended are not.
 
-    What cannot be stored is left out with a warning, as a sync does.
-
-    Args:
-        kubeconfig: a file; empty for $KUBECONFIG, ~/.kube/config or the pod's service account.
-        context: of it; empty for its current one.
-        timeout: seconds for all of it, with the program that makes credentials.
+    What cannot be stored is left out with a warning, as a sync does. An empty `kubeconfig` is
+    $KUBECONFIG, ~/.kube/config or the pod's service account; an empty `context` its current one.
+    The seconds of `timeout` are for all of it, with the program that makes credentials.
 
     Raises:
         BadInput: the kubeconfig cannot be used, or its user may not list a kind: with the rule of
@@ -94,8 +91,7 @@ def _read(kubeconfig: str, context: str) -> list[StoredObject]:
 def _listed(api: ApiServer, progress: Callable[[int, int], None]) -> list[ObservedObject]:
     from topospread.errors import ClusterUnavailable, RevisionUnavailable, TooLarge
     from topospread.kubernetes.api_server import NoResponse, Refusal
-    from topospread.kubernetes.listing import list_objects
-    from topospread.kubernetes.objects import RESOURCES
+    from topospread.kubernetes.objects import RESOURCES, list_objects
 
     found: list[ObservedObject] = []
     forbidden: list[Resource] = []

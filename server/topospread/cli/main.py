@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import click
 from typing_extensions import override
 
 from topospread.cli import errors
 from topospread.cli.options import ClientOptions, last_output, output_option, server_options
-from topospread_client import TopospreadClientError
+from topospread_client import (
+    DeadlineExceeded,
+    InvalidRequest,
+    NotSupported,
+    TopospreadClientError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,14 +140,54 @@ def _print_error(
     error: click.ClickException, options: ClientOptions, *, unparsed: bool = False
 ) -> int:
     if options.output == "json" or unparsed:
-        from topospread.cli.render.errors import print_error
+        from topospread.cli import documents
 
-        print_error(error)
+        # The last line on stderr.
+        click.echo(json.dumps(documents.document("Error", error=_error_content(error))), err=True)
     else:
         click.echo(errors.error_line(error), err=True)
     if isinstance(error, errors.Unreachable | errors.CallsFailed):
         return error.code
     return errors.BAD_INPUT
+
+
+def _error_content(error: click.ClickException) -> dict[str, Any]:
+    from topospread.cli import documents
+
+    lines = errors.message_of(error).split("\n")
+    message = "\n".join(map(errors.printable, lines))
+    if not isinstance(error, errors.CallsFailed):
+        reason = "BAD_USAGE" if isinstance(error, click.UsageError) else "BAD_INPUT"
+        if isinstance(error, errors.Unreachable):
+            reason = "OUT_OF_REACH"
+        return {"reason": reason, "message": message}
+    first = error.failed[0].error
+    content: dict[str, Any] = {} if first.code is None else {"code": first.code.name}
+    content |= {"reason": _reason(first), "message": message}
+    if first.metadata:
+        content["metadata"] = {key: errors.printable(text) for key, text in first.metadata.items()}
+    if first.retry_after is not None:
+        content["retryAfter"] = documents.seconds(first.retry_after)
+    violations = [
+        documents.joined(each.subject or {}, violation)
+        for each in error.failed
+        if isinstance(each.error, InvalidRequest)
+        for violation in each.error.violations
+    ]
+    if violations:
+        content["violations"] = violations[: errors.MAX_LINES]
+    return content
+
+
+def _reason(error: TopospreadClientError) -> str:
+    """Reason that the server gave, or would have given; else one of this program's."""
+    if error.reason:
+        return error.reason
+    if isinstance(error, DeadlineExceeded):
+        return "DEADLINE_EXCEEDED"
+    if isinstance(error, NotSupported):
+        return "METHOD_NOT_SERVED"
+    return "BAD_INPUT" if errors.exit_code_of(error) == errors.BAD_INPUT else "OUT_OF_REACH"
 
 
 def _open_streams() -> None:

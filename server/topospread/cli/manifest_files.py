@@ -87,13 +87,10 @@ class Manifest:
 def read(
     paths: Sequence[str], *, recursive: bool = False, whole: bool = False, lined: bool = False
 ) -> list[Manifest]:
-    """Objects of all files, in order.
+    """Objects of all files, in order; of directories their .yaml, .yml and .json files, sorted.
 
-    Args:
-        paths: files, directories (their .yaml, .yml and .json files, sorted), or ``-`` for stdin.
-        recursive: look into subdirectories, too.
-        whole: refuse what may be a part of something longer.
-        lined: keep the line of each part of an object, where the file is YAML.
+    `whole` refuses what may be a part of something longer; `lined` keeps the line of each part of
+    an object, where the file is YAML.
     """
     found: list[Manifest] = []
     budget = _ReadBudget()
@@ -170,8 +167,6 @@ def read_value(path: str) -> Any:
 
 
 def _parts(content: bytes, source: str, *, lined: bool = False) -> list[Part]:
-    """What a text has, of which all is in memory."""
-
     def of_yaml() -> list[Part]:
         return list(yaml_parts(BytesIO(content), source, lined=lined))
 
@@ -211,7 +206,6 @@ def _manifests(parts: Iterable[Part], source: str) -> Iterator[Manifest]:
 
 
 def _objects(document: Any, source: str, depth: int = 0) -> Iterator[Manifest]:
-    """Manifests of a document: the object itself, or the items of a List."""
     if not isinstance(document, dict):
         raise BadInput(f"{source}: expected a Kubernetes object, found {_described(document)}")
     kind = document.get("kind")

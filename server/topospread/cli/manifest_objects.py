@@ -42,8 +42,8 @@ _T = TypeVar("_T")
 POD_KINDS: Final = (POD, *OWNERS)
 """Kinds that can be judged: pods, and workloads for the pod that they would make."""
 
+NOT_LOOKED_AT: Final = "kinds that spreading does not look at"
 _NO_POD_KINDS: Final = "no pod, and nothing that makes pods"
-
 
 _NOT_KNOWN: Final = f"Kubernetes {KUBERNETES_VERSION} has no such fields"
 _ADVICE: Final = f"{_NOT_KNOWN}; --validate=warn takes the manifests all the same"

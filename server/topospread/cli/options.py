@@ -357,6 +357,8 @@ def pass_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def completed(options: ClientOptions, *args: Any, **values: Any) -> Any:
         options.choose_source()
+        if values.get("all_namespaces") and values["namespace"]:
+            raise click.UsageError("-A is all namespaces and -n is one: give one of them")
         options.imply_namespace(values)
         return function(options, *args, **values)
 

@@ -39,16 +39,9 @@ def table(
 ) -> Sequence[int]:
     """Print rows under their headings, as wide as the cells: nothing is cut, as in kubectl.
 
-    Args:
-        columns: headings; those that begin with ``#`` hold numbers and are set to the right.
-        rows: cells, one for each column; None and "" show as ``<none>``.
-        title: a line above.
-        styles: on a terminal, the colours of cells with this text.
-        headings: whether to print these, and the title.
-        least: widths that columns have at least, for rows below an earlier table.
-
-    Returns:
-        The columns' widths.
+    Headings that begin with ``#`` hold numbers and are set to the right; cells with None and ""
+    show as ``<none>``. `styles` has colours of cells by their text, on a terminal. Columns have at
+    least the widths in `least`, for rows below an earlier table; the new widths are returned.
     """
     cells = [[NONE if cell in (None, "") else printable(str(cell)) for cell in row] for row in rows]
     names = [column.removeprefix("#") for column in columns]

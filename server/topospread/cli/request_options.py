@@ -180,14 +180,7 @@ all_namespaces_option: Final = click.option(
 """Adds ``all_namespaces``, which kubectl needs and people type: here it is the default."""
 
 
-def check_all_namespaces(*, all_namespaces: bool, namespace: str | None) -> None:
-    """Refuse `-A` beside `-n`."""
-    if all_namespaces and namespace:
-        raise click.UsageError("-A is all namespaces and -n is one: give one of them")
-
-
 def _consistency(option: str) -> common_pb2.Consistency | None:
-    """Consistency that `--consistency` asks for; None for the state at hand."""
     if not option:
         raise BadInput(
             "--consistency is empty: write full, minimize-latency, or the revision of an answer"
@@ -202,7 +195,6 @@ def _consistency(option: str) -> common_pb2.Consistency | None:
 def _settings(
     args_file: str | None, profile: str | None, gates: Sequence[str]
 ) -> common_pb2.Settings | None:
-    """Settings that options give; None without any of them."""
     if args_file and profile:
         raise click.UsageError("--args stands instead of a profile's arguments: give one of them")
     if not (args_file or profile or gates):

@@ -21,7 +21,12 @@ import click
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import BadInput
 from topospread.cli.kinds import is_constraint
-from topospread.cli.manifest_objects import FieldValidation, ManifestErrors, warn_skipped
+from topospread.cli.manifest_objects import (
+    NOT_LOOKED_AT,
+    FieldValidation,
+    ManifestErrors,
+    warn_skipped,
+)
 from topospread.cli.options import PATH, ClientOptions
 from topospread_client import ManifestError, TopospreadClientError, object_from_manifest
 
@@ -46,8 +51,6 @@ COMPLETE: Final = (
 """What prints all that answers depend on."""
 
 _LARGE_YAML: Final = 8 << 20
-
-_SKIPPED_KINDS: Final = "kinds that spreading does not look at"
 
 
 def from_option(command: _C) -> _C:
@@ -146,7 +149,7 @@ class ManifestSource:
                 if each and not (before and _is_older(each.resource_version, before)):
                     newest[each.key] = each
         errors.raise_all()
-        warn_skipped(skipped, _SKIPPED_KINDS)
+        warn_skipped(skipped, NOT_LOOKED_AT)
         name = "standard input" if self.path == manifest_files.STDIN else self.path
         if not newest:
             raise BadInput(f"{name}: there are no nodes, pods or workloads in it")
@@ -181,7 +184,6 @@ def _stored(
 
 
 def _is_older(version: str, than: StoredObject) -> bool:
-    """Whether a resourceVersion is older than an object's; those that are not given are not."""
     return bool(version and than.resource_version) and int(version) < int(than.resource_version)
 
 
@@ -198,7 +200,6 @@ class KubeconfigSource:
         Raises:
             BadInput: the kubeconfig cannot be used, or its user may not list what is needed.
             Unreachable: the API server cannot be asked.
-            UsageError: two contexts are named.
         """
         if self.context and options.kube_context not in {"", self.context}:
             raise click.UsageError(
@@ -261,7 +262,7 @@ def _loaded(options: ClientOptions, objects: Iterable[StoredObject]) -> LoadedCl
 
 def _read_rules(file: str) -> ConfiguredRules:
     from topospread.codec.scheduler_config import read_rules
-    from topospread.config.loading import read_config
+    from topospread.config.files import read_config
     from topospread.errors import ConfigError
 
     try:
@@ -298,7 +299,6 @@ def _without_collector() -> Iterator[None]:
 
 @contextmanager
 def _errors_only() -> Iterator[None]:
-    """Log nothing below errors: what a server logs is for those who run it."""
     logger = logging.getLogger("topospread")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -317,12 +317,6 @@ def _is_judged() -> bool:
 
 
 def _check_complete(name: str, objects: Mapping[Key, StoredObject]) -> None:
-    """Refuse a state in which all constraints hold for want of nodes; warn of one without owners.
-
-    Args:
-        name: of the input.
-        objects: of it.
-    """
     # Here: a verb that calls a server reads no store's formats.
     from topospread.codec.stored import object_from_stored
     from topospread.kube.workloads import REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET
@@ -352,14 +346,12 @@ def _check_complete(name: str, objects: Mapping[Key, StoredObject]) -> None:
 
 
 def _show(progress: Callable[[int, int], None], source: str, read: int, size: int) -> None:
-    """Show how far a file was read; where no bar can be drawn, a line says that it takes long."""
     progress(read >> 20, size >> 20)
     if not read and size > _LARGE_YAML and not source.endswith(".json"):
         output.warn(f"{source}: {size >> 20} MiB take long; if it is YAML, JSON is read far faster")
 
 
 def _stdin_is_read() -> bool:
-    """Whether another option of the verb reads standard input."""
     given = click.get_current_context().params.values()
     return any(
         manifest_files.STDIN in (value if isinstance(value, tuple) else (value,)) for value in given

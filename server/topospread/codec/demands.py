@@ -15,9 +15,10 @@ from topospread.kube.demands import (
     VOLUMES,
     Container,
     Demand,
+    QuantityError,
+    parse_quantity,
     pod_requests,
 )
-from topospread.kube.quantities import QuantityError, parse_quantity
 from topospread.kube.violations import invalid
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
 
@@ -113,11 +114,7 @@ def _requests(spec: pb.PodSpec, read: Amounts) -> Requests:
 
 
 def amounts(given: Mapping[str, pb.Quantity], path: str) -> dict[str, Fraction]:
-    """Quantities by resource.
-
-    Raises:
-        InvalidRequest: naming the first invalid one.
-    """
+    """Quantities by resource."""
     found: dict[str, Fraction] = {}
     # Sorted: a map's keys come in another order in each process.
     for name, quantity in sorted(given.items()):

@@ -29,13 +29,7 @@ def delimited(field: int, payload: bytes) -> bytes:
 
 
 def packed_from(field: int, table: Sequence[int], at: NDArray[np.intp]) -> bytes:
-    """The same as :func:`packed` of integers that are picked from a short table.
-
-    Args:
-        field: its number.
-        table: the integers.
-        at: [numbers] where in the table each number stands.
-    """
+    """:func:`packed` of integers picked from a short table; `at`: [numbers] where each stands."""
     highest = max(table)
     if highest >= 1 << 14:
         return packed(field, np.array(table, dtype=np.int64)[at])

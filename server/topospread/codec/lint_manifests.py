@@ -194,11 +194,7 @@ def _pod_spec(manifest: Manifest) -> Mapping[str, Any]:
 
 
 def _replicas(kind: str, manifest: Manifest) -> int | None:
-    """How many pods there are; None where only the cluster knows.
-
-    Raises:
-        ManifestError: it is no number of pods.
-    """
+    """How many pods there are; None where only the cluster knows."""
     if kind == "Pod":
         return 1
     is_job = kind in ("Job", "CronJob")
@@ -255,11 +251,7 @@ def _rolling(strategy: Mapping[str, Any], kind: str) -> Rollout:
 
 
 def _share(value: object, path: str) -> Share | None:
-    """A number or a percentage; None where none is given.
-
-    Raises:
-        ManifestError: it is neither.
-    """
+    """A number or a percentage; None where none is given."""
     if value is None:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:

@@ -39,10 +39,7 @@ NODES: Final = 20_000
 """Nodes that one request may name: four times those that Kubernetes supports."""
 
 PODS: Final = 10_000
-"""The most that --max-batch-pods and --max-what-if-pods may be."""
-
-TERMS: Final = 5000
-"""The most that --max-selector-terms may be."""
+"""Pods that one request may name."""
 
 _OF_OTHERS: Final[Mapping[str, int]] = {"Option.pod": PODS, "Option.pod_bytes": PODS}
 """Limits of fields whose `.proto` file is not ours, by message and field."""

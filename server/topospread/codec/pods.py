@@ -1,4 +1,7 @@
-"""Converts messages of pods, nodes and workloads to values."""
+"""Converts messages to values: pods, nodes, workloads, and the versions that a sync has read.
+
+Functions that are given the path of a part raise InvalidRequest where it is not valid.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,16 @@ from topospread.kube.objects import (
 )
 from topospread.kube.selectors import Selector, SelectorError, compile_selector
 from topospread.kube.validation import selector_violations
-from topospread.kube.violations import required
+from topospread.kube.violations import Problems, duplicate, invalid, required, unknown
+from topospread.store.values import OBSERVABLE, VERSION
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
+from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from topospread_proto.v1 import common_pb2
+    from topospread.store.model import Kind
+    from topospread.store.values import Observed
 
 
 _METADATA: Final = b"\x0a"
@@ -81,11 +87,7 @@ def split_template(encoded: bytes) -> tuple[OwnerReference | None, bytes]:
 
 
 def check_terms(spec: pb.PodSpec, most: int) -> None:
-    """Refuse a pod with too many expressions and values, before there are objects of them.
-
-    Raises:
-        InvalidRequest: naming the limit.
-    """
+    """Refuse a pod with too many expressions and values, before there are objects of them."""
     affinity = spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
     terms = affinity.node_selector_terms
     selectors = [each.label_selector for each in spec.topology_spread_constraints]
@@ -166,11 +168,7 @@ def selector_from_proto(selector: pb.LabelSelector) -> LabelSelector:
 
 
 def selector_of(selector: pb.LabelSelector, path: str) -> Selector:
-    """Decode and compile a selector.
-
-    Raises:
-        InvalidRequest: the selector is none.
-    """
+    """Decode and compile a selector."""
     given = selector_from_proto(selector)
     try:
         return compile_selector(given)
@@ -182,11 +180,7 @@ def selector_of(selector: pb.LabelSelector, path: str) -> Selector:
 def pod_from_source(
     source: common_pb2.PodSource, path: str
 ) -> tuple[pb.Pod | common_pb2.PodReference, str]:
-    """A pod or its name in the state, and the path of that in the request.
-
-    Raises:
-        InvalidRequest: neither is given, or bytes that are no pod.
-    """
+    """A pod or its name in the state, and the path of that in the request."""
     match source.WhichOneof("source"):
         case "object":
             return source.object, f"{path}.object"
@@ -203,11 +197,7 @@ def pod_from_source(
 
 
 def checked_reference(pod: common_pb2.PodReference, path: str) -> common_pb2.PodReference:
-    """The name of a pod in the state.
-
-    Raises:
-        InvalidRequest: there is none.
-    """
+    """The name of a pod in the state."""
     if not pod.name:
         raise InvalidRequest.of([required(f"{path}.name", "")])
     return pod
@@ -264,3 +254,54 @@ def workload_from_proto(workload: WorkloadMessage) -> Workload:
         selector=selector,
         match_labels=pairs,
     )
+
+
+_KINDS: Final = {kind.value: kind for kind in OBSERVABLE}
+
+
+def check_version(version: str, path: str) -> None:
+    """Refuse a text that is no version of the API server."""
+    if VERSION.fullmatch(version) is None:
+        text = "must be decimal digits without leading zeros, 255 at most"
+        raise InvalidRequest.of([invalid(path, version[:512], text)])
+
+
+def observed_from_proto(
+    versions: Iterable[common_pb2.ResourceVersion], path: str
+) -> dict[Kind, str]:
+    """Read the version of each kind."""
+    found: dict[Kind, str] = {}
+    wrong = Problems()
+    for position, each in enumerate(versions):
+        here = f"{path}[{position}]"
+        kind = _KINDS.get(each.kind)
+        if kind is None:
+            known = [f"KIND_{one.name}" for one in OBSERVABLE]
+            wrong.add(unknown(f"{here}.kind", each.kind, known))
+        elif kind in found:
+            wrong.add(duplicate(f"{here}.kind", f"KIND_{kind.name}"))
+        with wrong.under():
+            check_version(each.resource_version, f"{here}.resourceVersion")
+            if kind is not None:
+                found[kind] = each.resource_version
+        if len(wrong.violations) > len(_KINDS):
+            break  # as many may be sent as a request holds
+    wrong.raise_all()
+    return found
+
+
+def view_meta(token: str, observed: Observed) -> bytes:
+    """The serialized ResponseMeta of a state."""
+    meta = common_pb2.ResponseMeta(revision=token, observed=observed_messages(observed))
+    return meta.SerializeToString()
+
+
+def observed_messages(observed: Observed) -> list[common_pb2.ResourceVersion]:
+    """Messages with the version that each kind was read up to."""
+    return [
+        common_pb2.ResourceVersion(
+            kind=kind.value,  # type: ignore[arg-type] # the numbers are the same
+            resource_version=version,
+        )
+        for kind, version in observed
+    ]

@@ -1,11 +1,13 @@
 """Decodes stored objects into changes of the index; quick, because a start reads every object.
 
 A pod's payload is read twice: as a message that declares only what counting looks at, and as the
-frame that says which pods decisions cannot tell apart.
+frame that says which pods decisions cannot tell apart. Reservations are written here, too. A
+payload that cannot be read raises CorruptValue, as does one of another kind or another node.
 """
 
 from __future__ import annotations
 
+import hashlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -14,31 +16,119 @@ from topospread.codec.demands import lenient_requests
 from topospread.codec.frames import shape_key
 from topospread.codec.parsing import parse_stored
 from topospread.codec.pods import WorkloadMessage, node_from_proto, workload_from_proto
-from topospread.codec.reservations import reservation_row
 from topospread.errors import CorruptValue
 from topospread.generated.internal.v1 import frames_pb2, stored_pb2
+from topospread.generated.internal.v1.stored_pb2 import StoredOwner, StoredReservation
 from topospread.index.changes import (
     IndexChange,
     NodeChange,
     PodChange,
     PodRow,
     ReservationChange,
+    ReservationRow,
     WorkloadChange,
 )
-from topospread.kube.objects import TERMINAL_PHASES, Node, Workload
-from topospread.kube.workloads import (
-    REPLICA_SET,
-    REPLICATION_CONTROLLER,
-    SERVICE,
-    STATEFUL_SET,
-)
+from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR, IGNORE, TERMINAL_PHASES, Node, Workload
 from topospread.store.model import Key, Kind, StoredObject
+from topospread.store.values import DIGEST_BYTES
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Sequence
 
     from topospread.kube.demands import Requests
+    from topospread.kube.objects import OwnerReference, Pod
+    from topospread.kube.selectors import Selector
+    from topospread.spread.constraints import Constraint
+
+
+class ReservationTemplate:
+    """The common part of all reservations for pods of one shape, encoded once."""
+
+    __slots__ = ("_constraints", "_relevant")
+
+    def __init__(self, pod: Pod, requests: Requests, constraints: Sequence[Constraint]) -> None:
+        digest_input = StoredReservation(
+            labels=pod.labels,
+            requests=dict(requests),
+            owner=None if pod.owner is None else _owner(pod.owner),
+        )
+        judged_by = StoredReservation(constraints=map(_constraint, constraints))
+        # Fields that stand one behind the other are one message, and these are in their order.
+        self._relevant = digest_input.SerializeToString(deterministic=True)
+        self._constraints = judged_by.SerializeToString(deterministic=True)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the encoded part."""
+        return len(self._relevant) + len(self._constraints)
+
+    def held(self, key: Key, uid: str, node: str, name: str = "") -> StoredObject:
+        """The reservation of a node for one pod; the store adds when it is due.
+
+        Args:
+            key: where it is stored.
+            uid: of the pod.
+            node: its name.
+            name: the reservation's own id, greater than that of any before it for the pod.
+        """
+        digest_input = StoredReservation(node=node).SerializeToString() + self._relevant
+        # No decision depends on the constraints that it was judged by.
+        digest = hashlib.blake2b(uid.encode() + b"\0" + digest_input, digest_size=DIGEST_BYTES)
+        payload = digest_input + self._constraints
+        return StoredObject(key, payload, digest.digest(), resource_version=name, uid=uid)
+
+
+def reservation_key(namespace: str, name: str) -> Key:
+    """The key of the reservation for a pod."""
+    return Key(Kind.RESERVATION, namespace, name)
+
+
+def reservation_row(stored: StoredObject) -> ReservationRow:
+    """Read a stored reservation for counting."""
+    message = parse_stored(StoredReservation, stored.payload)
+    labels = tuple(sorted(message.labels.items()))
+    requests = tuple(sorted(message.requests.items()))
+    return ReservationRow(
+        stored.uid, labels, message.node, stored.expires_at, requests, stored.resource_version
+    )
+
+
+def _owner(owner: OwnerReference) -> StoredOwner:
+    return StoredOwner(
+        api_version=owner.api_version,
+        kind=owner.kind,
+        name=owner.name,
+        uid=owner.uid,
+        controller=True,
+    )
+
+
+def _constraint(constraint: Constraint) -> kubernetes_pb2.TopologySpreadConstraint:
+    """A constraint with defaults filled in and matchLabelKeys merged, as it was judged."""
+    honours_taints = constraint.eligibility.tolerations is not None
+    return kubernetes_pb2.TopologySpreadConstraint(
+        max_skew=constraint.max_skew,
+        topology_key=constraint.topology_key,
+        when_unsatisfiable=DO_NOT_SCHEDULE,
+        label_selector=_selector(constraint.group.selector),
+        min_domains=constraint.min_domains,
+        node_taints_policy=HONOR if honours_taints else IGNORE,
+    )
+
+
+def _selector(selector: Selector) -> kubernetes_pb2.LabelSelector | None:
+    if selector.nothing:
+        return None
+    return kubernetes_pb2.LabelSelector(
+        match_expressions=[
+            kubernetes_pb2.LabelSelectorRequirement(
+                key=each.key, operator=each.operator, values=each.values
+            )
+            for each in selector.requirements
+        ]
+    )
+
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -46,11 +136,11 @@ _LABELS: Final = 4096
 _LABEL_BYTES: Final = 512
 """Labels that are remembered, and how long they are at most; a key and a value have 380 bytes."""
 
-_WORKLOADS: Final[dict[Kind, tuple[str, type[WorkloadMessage]]]] = {
-    Kind.SERVICE: (SERVICE, kubernetes_pb2.Service),
-    Kind.REPLICATION_CONTROLLER: (REPLICATION_CONTROLLER, kubernetes_pb2.ReplicationController),
-    Kind.REPLICA_SET: (REPLICA_SET, kubernetes_pb2.ReplicaSet),
-    Kind.STATEFUL_SET: (STATEFUL_SET, kubernetes_pb2.StatefulSet),
+_WORKLOADS: Final[dict[Kind, type[WorkloadMessage]]] = {
+    Kind.SERVICE: kubernetes_pb2.Service,
+    Kind.REPLICATION_CONTROLLER: kubernetes_pb2.ReplicationController,
+    Kind.REPLICA_SET: kubernetes_pb2.ReplicaSet,
+    Kind.STATEFUL_SET: kubernetes_pb2.StatefulSet,
 }
 
 
@@ -68,12 +158,7 @@ class ChangeDecoder:
         self._requests: Cache[Hashable, tuple[Requests, bytes]] = Cache(BUDGETS["rows"])
 
     def change(self, key: Key, stored: StoredObject | None) -> IndexChange:
-        """A write or, with None, a deletion.
-
-        Raises:
-            CorruptValue: the payload cannot be read or is another node's, or the kind is none of
-                the cluster's objects.
-        """
+        """A write or, with None, a deletion."""
         if key.kind is Kind.POD:
             row = None if stored is None else self.pod(stored.payload)
             return PodChange(key.namespace, key.name, row)
@@ -85,16 +170,12 @@ class ChangeDecoder:
             if node is not None and node.name != key.name:
                 raise CorruptValue(f"the payload is that of the node {node.name!r:.80}")
             return NodeChange(key.name, node)
-        kind, _ = _workload(key.kind)
+        kind = _workload(key.kind).DESCRIPTOR.name
         workload = None if stored is None else decode_workload(key.kind, stored.payload)
         return WorkloadChange(kind, key.namespace, key.name, workload)
 
     def pod(self, payload: bytes) -> PodRow:
-        """One pod.
-
-        Raises:
-            CorruptValue: the payload cannot be read.
-        """
+        """One pod."""
         pod = parse_stored(stored_pb2.CountedPod, payload)
         shape, labels = self._shape(payload)
         node = pod.spec.node_name
@@ -147,14 +228,7 @@ class ChangeDecoder:
         return known
 
     def labels(self, encoded: Iterable[bytes]) -> Labels:
-        """A label set, sorted by key.
-
-        Args:
-            encoded: its labels, each as the bytes of a message.
-
-        Raises:
-            CorruptValue: the bytes are no labels.
-        """
+        """A label set, sorted by key."""
         read = [self._label(e) if len(e) <= _LABEL_BYTES else _read_label(e) for e in encoded]
         # By way of a dict: of two labels with one key, protobuf takes the last.
         return tuple(sorted(dict(read).items()))
@@ -166,34 +240,21 @@ def _read_label(encoded: bytes) -> tuple[str, str]:
 
 
 def decode_pod(payload: bytes) -> PodRow:
-    """One pod; :class:`ChangeDecoder` is quicker for many.
-
-    Raises:
-        CorruptValue: the payload cannot be read.
-    """
+    """One pod; :class:`ChangeDecoder` is quicker for many."""
     return ChangeDecoder().pod(payload)
 
 
 def decode_node(payload: bytes) -> Node:
-    """One node.
-
-    Raises:
-        CorruptValue: the payload cannot be read.
-    """
+    """One node."""
     return node_from_proto(parse_stored(kubernetes_pb2.Node, payload))
 
 
 def decode_workload(kind: Kind, payload: bytes) -> Workload:
-    """One Service, ReplicationController, ReplicaSet or StatefulSet.
-
-    Raises:
-        CorruptValue: the payload cannot be read, or the kind is none of these.
-    """
-    _, message = _workload(kind)
-    return workload_from_proto(parse_stored(message, payload))
+    """One Service, ReplicationController, ReplicaSet or StatefulSet."""
+    return workload_from_proto(parse_stored(_workload(kind), payload))
 
 
-def _workload(kind: Kind) -> tuple[str, type[WorkloadMessage]]:
+def _workload(kind: Kind) -> type[WorkloadMessage]:
     if kind not in _WORKLOADS:
         raise CorruptValue(f"{kind.name} is no workload")
     return _WORKLOADS[kind]

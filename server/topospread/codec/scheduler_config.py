@@ -245,13 +245,7 @@ def profile_from_proto(args: PodTopologySpreadArgs, name: str = DEFAULT_PROFILE)
 
 
 class StrictMapping:
-    """A mapping from an untrusted document; absent and null fields read as empty.
-
-    Args:
-        fields: the mapping.
-        path: where it stands, for example ``profiles[0]``; empty for a document itself.
-        problems: what is wrong is appended here.
-    """
+    """A mapping from an untrusted document; absent and null fields read as empty."""
 
     def __init__(self, fields: Mapping[str, object], path: str, problems: list[str]) -> None:
         self._fields = fields

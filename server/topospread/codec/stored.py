@@ -1,4 +1,9 @@
-"""Converts objects of the cluster to their stored form, trimmed to the needed fields, and back."""
+"""Converts objects of the cluster to their stored form, trimmed to the needed fields, and back.
+
+Nothing that an API server accepted is refused; :func:`warnings_of` says what is odd about it, as
+kube-apiserver's warnings do. Pods of requests are validated instead
+(:mod:`topospread.kube.validation`).
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,28 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from google.protobuf.message import DecodeError
 
+from topospread.codec.pods import pod_from_proto, workload_from_proto
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.generated.internal.v1 import stored_pb2 as pb
-from topospread.kube.objects import DEFAULT_NAMESPACE, TERMINAL_PHASES
+from topospread.kube.affinity import EFFECTS, compile_requirements
+from topospread.kube.objects import (
+    DEFAULT_NAMESPACE,
+    DO_NOT_SCHEDULE,
+    HONOR,
+    IGNORE,
+    SCHEDULE_ANYWAY,
+    TERMINAL_PHASES,
+    LabelSelector,
+    NodeRequirements,
+    Pod,
+    SpreadConstraint,
+)
+from topospread.kube.selectors import SelectorError, compile_selector
 from topospread.kube.violations import required
+from topospread.spread.deletion import DELETION_COST
 from topospread.store.checks import wrong_words
 from topospread.store.model import Key, Kind, StoredObject
+from topospread.store.values import DIGEST_BYTES, OBSERVABLE
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 if TYPE_CHECKING:
@@ -31,7 +52,6 @@ if TYPE_CHECKING:
         | api.ReplicaSet
         | api.StatefulSet
     )
-
     Kept = (
         pb.StoredNode
         | pb.StoredPod
@@ -40,23 +60,14 @@ if TYPE_CHECKING:
         | pb.StoredReplicaSet
         | pb.StoredStatefulSet
     )
+    from collections.abc import Iterator
 
 
-DIGEST_BYTES: Final = 8
-
-_FIELDS: Final = {
-    Kind.NODE: "node",
-    Kind.POD: "pod",
-    Kind.SERVICE: "service",
-    Kind.REPLICATION_CONTROLLER: "replication_controller",
-    Kind.REPLICA_SET: "replica_set",
-    Kind.STATEFUL_SET: "stateful_set",
-}
+_FIELDS: Final = {kind: kind.name.lower() for kind in OBSERVABLE}
 _KINDS: Final = {field: kind for kind, field in _FIELDS.items()}
 _FIELD = ClusterObject.DESCRIPTOR.fields_by_name
 _SETTABLE: Final = ", ".join(_FIELD[each].json_name for each in _KINDS)
 
-DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 READY: Final = "Ready"
 
 _P = TypeVar("_P", bound="Message")
@@ -75,7 +86,7 @@ def stored(message: ClusterObject) -> StoredObject:
     """An object as it is stored: trimmed to the fields that matter, with its digest.
 
     The namespace is ``default`` when the object has none, and empty for nodes. Equal content gives
-    equal bytes. See :func:`topospread.codec.warnings.warnings_of` for warnings about the object.
+    equal bytes. See :func:`topospread.codec.stored.warnings_of` for warnings about the object.
 
     Raises:
         InvalidRequest: the message is empty, or the object has no name, or names, a uid or a
@@ -166,12 +177,7 @@ def stored_form(kind: Kind, encoded: bytes) -> Kept:
 
 
 def digest_input(kept: Kept, encoded: bytes) -> bytes:
-    """The part of a stored object that decisions about other pods depend on, as bytes to hash.
-
-    Args:
-        kept: the object.
-        encoded: its deterministic serialization.
-    """
+    """The part of a stored object that decisions about other pods depend on, as bytes to hash."""
     if isinstance(kept, pb.StoredNode):
         return encoded
     if isinstance(kept, pb.StoredPod):
@@ -250,3 +256,68 @@ def _clear_if_empty(message: Message, field: str) -> None:
     """Make an empty sub-message an absent one; for fields where that means the same."""
     if message.HasField(field) and not getattr(message, field).ByteSize():
         message.ClearField(field)
+
+
+PHASES: Final = ("", "Pending", "Running", "Succeeded", "Failed", "Unknown")
+
+
+def warnings_of(message: ClusterObject) -> list[str]:
+    """Warnings about an object, for a person to read; mostly none."""
+    match message.WhichOneof("content"):
+        case "node":
+            return list(_of_node(message.node))
+        case "pod":
+            return list(_of_pod(message.pod))
+        case "replica_set":
+            return list(
+                _of_selector("spec.selector", workload_from_proto(message.replica_set).selector)
+            )
+        case "stateful_set":
+            return list(
+                _of_selector("spec.selector", workload_from_proto(message.stateful_set).selector)
+            )
+    return []
+
+
+def _of_node(node: api.Node) -> Iterator[str]:
+    for index, taint in enumerate(node.spec.taints):
+        if taint.effect not in EFFECTS:
+            yield f'spec.taints[{index}].effect: "{taint.effect}" is unknown and keeps no pod away'
+
+
+def _of_pod(message: api.Pod) -> Iterator[str]:
+    pod = pod_from_proto(message)
+    if sum(owner.controller for owner in message.metadata.owner_references) > 1:
+        yield "metadata.ownerReferences: several controllers; the first one is taken"
+    if pod.phase not in PHASES:
+        yield f'status.phase: "{pod.phase}" is unknown; the pod counts as running'
+    for index, constraint in enumerate(pod.constraints):
+        yield from _of_constraint(f"spec.topologySpreadConstraints[{index}]", constraint)
+    yield from _of_affinity(pod)
+
+
+def _of_constraint(path: str, constraint: SpreadConstraint) -> Iterator[str]:
+    if constraint.when_unsatisfiable not in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY):
+        unknown = constraint.when_unsatisfiable
+        yield f'{path}.whenUnsatisfiable: "{unknown}" is unknown; the constraint does nothing'
+    for name, policy in (
+        ("nodeAffinityPolicy", constraint.node_affinity_policy),
+        ("nodeTaintsPolicy", constraint.node_taints_policy),
+    ):
+        if policy not in (None, HONOR, IGNORE):
+            yield f'{path}.{name}: "{policy}" is unknown and acts as {IGNORE}'
+    yield from _of_selector(f"{path}.labelSelector", constraint.label_selector)
+
+
+def _of_selector(path: str, selector: LabelSelector | None) -> Iterator[str]:
+    try:
+        compile_selector(selector)
+    except SelectorError as error:
+        yield f"{path}: {error}"
+
+
+def _of_affinity(pod: Pod) -> Iterator[str]:
+    path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    for index, term in enumerate(pod.requirements.terms or ()):
+        if not compile_requirements(NodeRequirements(terms=(term,))).terms:
+            yield f"{path}.nodeSelectorTerms[{index}]: does not parse or is empty; matches no node"

@@ -1,20 +1,22 @@
 """Stored pods for ranking, rebalancing and draining: only the fields that each of these needs.
 
 Most of a namespace's pods are of other workloads, so for ranking each is read first as a message
-that declares only the fields by which pods are selected.
+that declares only the fields by which pods are selected. A payload that cannot be read raises
+CorruptValue.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.codec.demands import lenient_demand
 from topospread.codec.parsing import parse_stored
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.rows import ChangeDecoder
-from topospread.codec.stored import object_from_stored
+from topospread.codec.stored import READY, object_from_stored
 from topospread.generated.internal.v1 import stored_pb2
+from topospread.kube.demands import VOLUMES
 from topospread.kube.objects import DEFAULT_NAMESPACE, TERMINAL_PHASES
 from topospread.spread.deletion import DeletionCandidate, deletion_cost
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
@@ -28,15 +30,13 @@ if TYPE_CHECKING:
 
 
 ALWAYS: Final = "Always"
-READY: Final = "Ready"
 TRUE: Final = "True"
 
 NOT_RESCHEDULED_KINDS: Final = frozenset({"DaemonSet", "Node"})
 """Controllers whose pods are not recreated elsewhere: a DaemonSet's, and static pods' mirrors."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedPod:
+class EncodedPod(NamedTuple):
     """An unparsed pod: a stored payload, or a v1.Pod of a request.
 
     Attributes:
@@ -47,18 +47,18 @@ class EncodedPod:
     uid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedPod:
+class ListedPod(NamedTuple):
     """The fields by which pods are selected for ranking.
 
     Attributes:
+        message: with the fields by which they are ranked, see :func:`deletion_candidate`.
         active: neither terminating nor ended.
         owner_key: see DeletionCandidate.
         constraints: its spread constraints, encoded; equal bytes are equal constraints.
     """
 
+    message: stored_pb2.ListedPod
     namespace: str
-    name: str
     labels: tuple[tuple[str, str], ...]
     active: bool
     node: str
@@ -78,18 +78,14 @@ class StoredPodReader:
         self._labels = ChangeDecoder()
 
     def listed(self, encoded: EncodedPod) -> ListedPod:
-        """Read the fields by which a pod is selected.
-
-        Raises:
-            CorruptValue: the payload cannot be read.
-        """
+        """Read the fields by which a pod is selected."""
         pod = parse_stored(stored_pb2.ListedPod, encoded.payload)
         meta = pod.metadata
         namespace = meta.namespace or DEFAULT_NAMESPACE
         ended = pod.status.phase in TERMINAL_PHASES
         return ListedPod(
+            message=pod,
             namespace=namespace,
-            name=meta.name,
             labels=self._labels.labels(tuple(meta.labels)),
             active=not ended and not meta.HasField("deletion_timestamp"),
             node=pod.spec.node_name,
@@ -113,11 +109,7 @@ class StoredPodReader:
 
 
 def owner_key_of(payload: bytes) -> tuple[tuple[str, str], str]:
-    """Namespace and name of a ReplicaSet, and the owner key of its pods: that of its own owner.
-
-    Raises:
-        CorruptValue: the payload cannot be read.
-    """
+    """Namespace and name of a ReplicaSet, and the owner key of its pods: that of its own owner."""
     meta = parse_stored(stored_pb2.StoredReplicaSet, payload).metadata
     namespace = meta.namespace or DEFAULT_NAMESPACE
     for owner in meta.owner_references:
@@ -126,23 +118,24 @@ def owner_key_of(payload: bytes) -> tuple[tuple[str, str], str]:
     return (namespace, meta.name), ""
 
 
-def deletion_candidate(encoded: EncodedPod, owner_key: str) -> DeletionCandidate:
+def deletion_candidate(listed: ListedPod, uid: str) -> DeletionCandidate:
     """A pod with the fields that decide about its place in the order of deletion.
 
-    Raises:
-        CorruptValue: the payload cannot be read.
+    Args:
+        listed: the pod.
+        uid: empty when it stands in the pod.
     """
-    pod = parse_stored(pb.Pod, encoded.payload)
+    pod = listed.message
     meta, status = pod.metadata, pod.status
     ready = next((c for c in status.conditions if c.type == READY), None)
     is_ready = ready is not None and ready.status == TRUE
     sidecars = {c.name for c in pod.spec.init_containers if c.restart_policy == ALWAYS}
     inits = (c for c in status.init_container_statuses if c.name in sidecars)
     return DeletionCandidate(
-        namespace=meta.namespace or DEFAULT_NAMESPACE,
+        namespace=listed.namespace,
         name=meta.name,
-        uid=encoded.uid or meta.uid,
-        node=pod.spec.node_name,
+        uid=uid or meta.uid,
+        node=listed.node,
         phase=status.phase,
         ready=is_ready,
         ready_since=_seconds(ready.last_transition_time) if ready and is_ready else None,
@@ -150,16 +143,12 @@ def deletion_candidate(encoded: EncodedPod, owner_key: str) -> DeletionCandidate
         restarts=_most_restarts(status.container_statuses),
         sidecar_restarts=_most_restarts(inits),
         created=_seconds(meta.creation_timestamp),
-        owner_key=owner_key,
+        owner_key=listed.owner_key,
     )
 
 
 def pod_of(encoded: EncodedPod) -> Pod:
-    """Parse the fields of a pod that spreading looks at.
-
-    Raises:
-        CorruptValue: the payload cannot be read.
-    """
+    """Parse the fields of a pod that spreading looks at."""
     return pod_from_proto(parse_stored(pb.Pod, encoded.payload))
 
 
@@ -167,12 +156,12 @@ def _owner_key(namespace: str, owner: stored_pb2.StoredOwner) -> str:
     return f"{namespace}/{owner.kind}/{owner.uid or owner.name}"
 
 
-def _seconds(time: pb.Time) -> int | None:
+def _seconds(time: stored_pb2.StoredTime) -> int | None:
     """Seconds since 1970; None for the zero time, which is an absent or an empty message."""
     return time.seconds or None
 
 
-def _most_restarts(statuses: Iterable[pb.ContainerStatus]) -> int:
+def _most_restarts(statuses: Iterable[stored_pb2.StoredContainerStatus]) -> int:
     return max((status.restart_count for status in statuses), default=0)
 
 
@@ -183,7 +172,6 @@ class BoundPod:
     Attributes:
         node: that it is bound to; empty while it waits.
         counted: bound, neither terminating nor ended.
-        pending: not bound, neither terminating nor ended.
     """
 
     node: str
@@ -191,8 +179,7 @@ class BoundPod:
     pending: bool
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionFacts:
+class EvictionFacts(NamedTuple):
     """The other fields that an eviction depends on.
 
     Attributes:
@@ -210,47 +197,57 @@ class EvictionFacts:
 
 
 def bound_pod(payload: bytes, terminal: frozenset[str]) -> BoundPod:
-    """Read where a stored pod is bound.
-
-    Raises:
-        CorruptValue: the payload cannot be read.
-    """
+    """Read where a stored pod is bound."""
     pod = parse_stored(stored_pb2.ListedPod, payload)
     node = pod.spec.node_name
     ends = pod.status.phase in terminal or pod.metadata.HasField("deletion_timestamp")
     return BoundPod(node, counted=bool(node) and not ends, pending=not node and not ends)
 
 
-def eviction_facts(payload: bytes) -> EvictionFacts:
-    """Read what an eviction of a stored pod depends on.
+class EvictionReader:
+    """Reads what evictions of pods depend on; equal demands are read once."""
 
-    Raises:
-        CorruptValue: the payload cannot be read.
-    """
-    pod = parse_stored(pb.Pod, payload)
-    owner = next((each.kind for each in pod.metadata.owner_references if each.controller), "")
-    volumes = pod.spec.volumes
-    return EvictionFacts(
-        owner=owner,
-        priority=pod.spec.priority,
-        deletion_cost=deletion_cost(pod.metadata.annotations),
-        claims=any(v.volume_source.HasField("persistent_volume_claim") for v in volumes),
-        created=pod.metadata.creation_timestamp.seconds,
-        demand=lenient_demand(pod.spec),
-    )
+    def __init__(self) -> None:
+        self._demands: dict[object, Demand] = {}
+
+    def facts(self, payload: bytes) -> EvictionFacts:
+        """Read what the eviction of a stored pod depends on.
+
+        Raises:
+            CorruptValue: the payload cannot be read.
+        """
+        pod = parse_stored(stored_pb2.EvictedPod, payload)
+        meta, spec = pod.metadata, pod.spec
+        demand = self._demand(spec, payload)
+        return EvictionFacts(
+            owner=next((each.kind for each in meta.owner_references if each.controller), ""),
+            priority=spec.priority,
+            deletion_cost=deletion_cost(meta.annotations),
+            claims=VOLUMES in demand.not_modelled,
+            created=meta.creation_timestamp.seconds,
+            demand=demand,
+        )
+
+    def _demand(self, spec: stored_pb2.EvictedPodSpec, payload: bytes) -> Demand:
+        key = (
+            tuple(spec.volumes),
+            tuple(spec.containers),
+            spec.affinity,
+            tuple(spec.init_containers),
+            tuple(spec.overhead),
+            tuple(spec.scheduling_gates),
+            spec.resources,
+        )
+        demand = self._demands.get(key)
+        if demand is None:
+            demand = self._demands[key] = lenient_demand(parse_stored(pb.Pod, payload).spec)
+        return demand
 
 
 def recreated_pod(stored: StoredObject, drained: Collection[str]) -> bytes | None:
     """The v1.Pod that would replace a stored pod, without its node and status.
 
     None for one that is on no drained node, has ended or is about to, or belongs to its node.
-
-    Args:
-        stored: a pod.
-        drained: names of nodes.
-
-    Raises:
-        CorruptValue: the payload cannot be read.
     """
     listed = parse_stored(stored_pb2.ListedPod, stored.payload)
     meta = listed.metadata

@@ -43,10 +43,6 @@ class ConfigFile:
 def yaml_documents(text: str, name: str) -> list[Any]:
     """The documents of a YAML text; empty ones are left out, keys that come twice refused.
 
-    Args:
-        text: YAML (or JSON, which is YAML).
-        name: of the file, for error texts.
-
     Raises:
         ConfigError: it is not YAML.
     """
@@ -58,10 +54,6 @@ def yaml_documents(text: str, name: str) -> list[Any]:
 
 def read_documents(text: str, name: str) -> ConfigFile:
     """Tell the documents of a file apart; none at all is fine.
-
-    Args:
-        text: YAML (or JSON, which is YAML).
-        name: of the file, for error texts.
 
     Raises:
         ConfigError: it is not YAML, or a document is of another kind or comes twice.

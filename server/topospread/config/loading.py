@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from topospread.config.descriptions import SETTINGS
 from topospread.config.documents import FEATURE_GATES, closest, read_documents, suggestion
-from topospread.config.settings import SETTINGS, ServerSettings
+from topospread.config.files import read_config
+from topospread.config.settings import ServerSettings
 from topospread.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,8 +22,6 @@ PREFIX: Final = "TOPOSPREAD_"
 
 LONGEST_RESERVATION: Final = 168 * 3600.0
 """The longest reservation_ttl that PlacementService allows, in seconds."""
-
-_DEFAULTS: Final = ServerSettings()
 
 _HEADER: Final = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -80,22 +80,8 @@ def changed_settings(
         setting.key
         for name, setting in SETTINGS.items()
         if name not in overriding
-        and at_start.get(name, getattr(_DEFAULTS, name)) != now.get(name, getattr(_DEFAULTS, name))
+        and at_start.get(name, setting.default) != now.get(name, setting.default)
     ]
-
-
-def read_config(path: str) -> str:
-    """The text of a configuration file.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: cannot be read: it is not UTF-8 text") from error
 
 
 def default_store(environ: Mapping[str, str]) -> str:
@@ -115,12 +101,7 @@ def default_store(environ: Mapping[str, str]) -> str:
 
 
 def settings_in(document: Document, problems: list[str]) -> Iterator[tuple[str, object]]:
-    """Names and values of the settings in a TopospreadConfiguration.
-
-    Args:
-        document: its content.
-        problems: what is wrong with it is appended here.
-    """
+    """Names and values of the settings in a TopospreadConfiguration; appends what is wrong."""
     by_key = {setting.key: setting for setting in SETTINGS.values()}
     # Where the file is cannot stand in it.
     del by_key["config"]

@@ -10,12 +10,22 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 from typing_extensions import override
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 _T = TypeVar("_T")
 
@@ -35,10 +45,12 @@ class ValueParser(Generic[_T]):
     Attributes:
         check: the value in its final form.
         from_text: a text as the value that a YAML file would hold.
+        unit: of the value; empty for texts and switches.
     """
 
     check: Callable[[object], _T]
     from_text: Callable[[str], object] = str
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +79,28 @@ class Address:
         return f"{host}:{self.port}"
 
 
-def whole(least: int, most: int | None = None) -> ValueParser[int]:
+def parser_of(annotation: Any) -> ValueParser[Any]:
+    """The parser of a field by its type: the one that the type is annotated with, if any."""
+    if get_origin(annotation) is Annotated:
+        parser: ValueParser[Any] = get_args(annotation)[1]
+        return parser
+    if get_origin(annotation) is Literal:
+        return choice(*get_args(annotation))
+    return _BY_TYPE[annotation]
+
+
+def whole(unit: str, least: int, most: int | None = None) -> ValueParser[int]:
     """A whole number within bounds."""
 
     def check(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError("is not a whole number")
         if value < least or (most is not None and value > most):
-            raise ValueError(f"is not {_range(least, most)}")
+            bounds = f"from {least} to {most}" if most is not None else f"{least} or more"
+            raise ValueError(f"is not {bounds}")
         return value
 
-    return ValueParser(check, _number)
+    return ValueParser(check, _number, unit)
 
 
 def seconds(least: float = 0.0) -> ValueParser[float]:
@@ -92,10 +115,10 @@ def seconds(least: float = 0.0) -> ValueParser[float]:
             raise ValueError(f"is not a duration from {least:g}s on")
         return float(value)
 
-    return ValueParser(check, _number)
+    return ValueParser(check, _number, "seconds")
 
 
-def rate() -> ValueParser[float]:
+def rate(unit: str) -> ValueParser[float]:
     """A number of times a second, 0 or more."""
 
     def check(value: object) -> float:
@@ -105,10 +128,10 @@ def rate() -> ValueParser[float]:
             raise ValueError("is not 0, or from 0.001 to 1000000000")
         return float(value)
 
-    return ValueParser(check, _number)
+    return ValueParser(check, _number, unit)
 
 
-def size(least: int) -> ValueParser[int]:
+def size(least: int, unit: str = "bytes") -> ValueParser[int]:
     """A number of bytes, or a text such as ``16MiB``."""
 
     def check(value: object) -> int:
@@ -120,18 +143,7 @@ def size(least: int) -> ValueParser[int]:
             raise ValueError(f"is less than {least} bytes")
         return value
 
-    return ValueParser(check, _number)
-
-
-def text() -> ValueParser[str]:
-    """Any text."""
-
-    def check(value: object) -> str:
-        if not isinstance(value, str):
-            raise ValueError("is not a text")
-        return value
-
-    return ValueParser(check)
+    return ValueParser(check, _number, unit)
 
 
 def choice(*names: str) -> ValueParser[str]:
@@ -145,68 +157,15 @@ def choice(*names: str) -> ValueParser[str]:
     return ValueParser(check)
 
 
-def switch() -> ValueParser[bool]:
-    """On or off: ``true`` or ``false``."""
-
-    def check(value: object) -> bool:
-        if not isinstance(value, bool):
-            raise ValueError("is neither true nor false")
-        return value
-
-    return ValueParser(check, lambda given: _SWITCHES.get(given.lower(), given))
-
-
-def names() -> ValueParser[tuple[str, ...]]:
-    """A list of names; as text separated by commas."""
-
-    def check(value: object) -> tuple[str, ...]:
-        if not isinstance(value, list | tuple) or not all(
-            isinstance(name, str) and name for name in value
-        ):
-            raise ValueError("is not a list of names")
-        return tuple(value)
-
-    return ValueParser(
-        check, lambda given: [name.strip() for name in given.split(",") if name.strip()]
-    )
-
-
-def switches() -> ValueParser[Mapping[str, bool]]:
-    """Switches by name; as text ``A=true,B=false``."""
-
-    def check(value: object) -> Mapping[str, bool]:
-        if not isinstance(value, dict) or not all(isinstance(on, bool) for on in value.values()):
-            raise ValueError("is not of the form Name=true,OtherName=false")
-        return {str(name): on for name, on in value.items()}
-
-    return ValueParser(check, _switches)
-
-
-def address() -> ValueParser[Address]:
-    """``HOST:PORT``; an IPv6 address in brackets."""
-
-    def check(value: object) -> Address:
-        host, colon, port = str(value).rpartition(":")
-        if not isinstance(value, str) or not colon or not _PORT.fullmatch(port):
-            raise ValueError("is not of the form HOST:PORT")
-        if int(port) > 65535:
-            raise ValueError("has a port above 65535")
-        bracketed = host.startswith("[") and host.endswith("]")
-        if (":" in host) != bracketed:
-            raise ValueError("has an IPv6 address without brackets; write [::1]:PORT")
-        host = host.strip("[]")
-        if not host:
-            raise ValueError("names no host; write 0.0.0.0:PORT for all addresses")
-        return Address(host, int(port))
-
-    return ValueParser(check)
-
-
-def address_or_off() -> ValueParser[Address | None]:
-    """``HOST:PORT``, or ``off``."""
-    parser = address()
+def address_or_off(value: object) -> Address | None:
+    """An address ``HOST:PORT``, or ``off``."""
     # YAML reads a bare off as false.
-    return ValueParser(lambda value: None if value in ("off", False) else parser.check(value))
+    return None if value in ("off", False) else _address(value)
+
+
+def without_password(address: str) -> str:
+    """A store address that may be shown."""
+    return _LOGIN.sub("***@", address, count=1)
 
 
 def _number(given: str) -> object:
@@ -216,15 +175,61 @@ def _number(given: str) -> object:
         return given
 
 
-def _switches(given: str) -> object:
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("is not a text")
+    return value
+
+
+def _switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("is neither true nor false")
+    return value
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(name, str) and name for name in value
+    ):
+        raise ValueError("is not a list of names")
+    return tuple(value)
+
+
+def _split(given: str) -> object:
+    return [name.strip() for name in given.split(",") if name.strip()]
+
+
+def _switches(value: object) -> dict[str, bool]:
+    if not isinstance(value, dict) or not all(isinstance(on, bool) for on in value.values()):
+        raise ValueError("is not of the form Name=true,OtherName=false")
+    return {str(name): on for name, on in value.items()}
+
+
+def _pairs(given: str) -> object:
     pairs = [pair.partition("=") for pair in given.split(",") if pair.strip()]
     return {name.strip(): _SWITCHES.get(on.strip().lower(), on) for name, _, on in pairs}
 
 
-def _range(least: int, most: int | None) -> str:
-    return f"from {least} to {most}" if most is not None else f"{least} or more"
+def _address(value: object) -> Address:
+    host, colon, port = str(value).rpartition(":")
+    if not isinstance(value, str) or not colon or not _PORT.fullmatch(port):
+        raise ValueError("is not of the form HOST:PORT")
+    if int(port) > 65535:
+        raise ValueError("has a port above 65535")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if (":" in host) != bracketed:
+        raise ValueError("has an IPv6 address without brackets; write [::1]:PORT")
+    host = host.strip("[]")
+    if not host:
+        raise ValueError("names no host; write 0.0.0.0:PORT for all addresses")
+    return Address(host, int(port))
 
 
-def without_password(address: str) -> str:
-    """A store address that may be shown."""
-    return _LOGIN.sub("***@", address, count=1)
+_BY_TYPE: Final[dict[Any, ValueParser[Any]]] = {
+    str: ValueParser(_text),
+    bool: ValueParser(_switch, lambda given: _SWITCHES.get(given.lower(), given)),
+    tuple[str, ...]: ValueParser(_names, _split),
+    dict[str, bool]: ValueParser(_switches, _pairs),
+    Address: ValueParser(_address),
+    Address | None: ValueParser(address_or_off),
+}

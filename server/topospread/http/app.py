@@ -140,9 +140,6 @@ class Access:
     Args:
         pages: an application; None: there are calls alone.
         calls: by the beginning of their paths; they bound their bodies by themselves.
-        authenticator: finds callers; None: anonymous callers may do everything.
-        rate_limiter: bounds the requests of each caller; None: no bound.
-        denials: logs denied requests.
     """
 
     def __init__(

@@ -120,18 +120,13 @@ class HttpContext:
     """The :class:`~topospread.calls.call.Context` of a request.
 
     Args:
-        request: of HTTP.
-        guard: of memory for its body.
         limit: bytes of its body, as it comes and unpacked.
 
     Attributes:
-        caller: who calls.
         held: by its body.
         method: that is called; None: there is none.
-        body: as it came.
         deadline: on the monotonic clock.
         gone: set when the caller has closed its connection.
-        status: of the response, once it is known that the call failed.
     """
 
     def __init__(self, request: Request, guard: MemoryGuard, limit: int) -> None:

@@ -11,7 +11,6 @@ well send is reported, where the protocol has a field for it, in a response with
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -44,17 +43,17 @@ from topospread.service.extender.preemption import PodsByUid, nodes_made_feasibl
 from topospread.spread.verdicts import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from topospread.calls.call import Call
     from topospread.calls.executor import Executor
     from topospread.checkpoints import Turn
-    from topospread.codec.json_pods import JsonPod
+    from topospread.codec.frames import JsonPod
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.pods import ShapedPod
     from topospread.service.extender.unschedulable_pods import UnschedulablePods
     from topospread.service.placement.places import Places
-    from topospread.service.placement.tasks import PlacementRequest
     from topospread.service.state.write import Traced
     from topospread.telemetry.metrics import Metrics, Placed
     from topospread.telemetry.spans import Attribute, CallSpan
@@ -171,10 +170,6 @@ class Extender:
     """The methods of the extender.
 
     Args:
-        engine: judges pods.
-        placement: holds places.
-        metrics: counts results.
-        executors: carry out calls.
         lifetime: milliseconds that a place is held.
         unschedulable: remembers pods that Filter refuses, to wake them when they fit.
         places: filter reserves the node that it answers, where a URL does not say.
@@ -300,10 +295,13 @@ class Extender:
         encoded, meta = pod.SerializeToString(), pod.metadata
         fields["pod"] = f"{meta.namespace or DEFAULT_NAMESPACE}/{meta.name}"
         request = self._placement.new_request(decision, encoded, self._lifetime)
-        with self._conflicts_counted(request):
-            judged = place_candidate(
-                self._placement, request, args.names, _traced(call.span, cluster)
-            )
+        traced = _traced(call.span, cluster)
+        try:
+            judged = place_candidate(self._placement, request, args.names, traced)
+        finally:
+            # Also of calls that fail because of them.
+            for _ in range(request.conflicts):
+                self._metrics.placement_conflict(PLACED_BY)
         if (held := judged.held) is not None:
             result: Placed = "bound" if held.already_bound else "held" if held.node else "refused"
             self._metrics.placement(PLACED_BY, result)
@@ -312,15 +310,6 @@ class Extender:
             fields["verdict"] = held.status.code.label
             fields["already_bound"] = held.already_bound
         return judged, request.pod
-
-    @contextmanager
-    def _conflicts_counted(self, request: PlacementRequest) -> Iterator[None]:
-        """Count conflicts, also of calls that fail because of them."""
-        try:
-            yield
-        finally:
-            for _ in range(request.conflicts):
-                self._metrics.placement_conflict(PLACED_BY)
 
     def _prioritize(self, args: messages.ExtenderArgs, target: ExtenderTarget, call: Call) -> bytes:
         request = self._request(args.pod, target, call)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from topospread.codec.json_pods import Fields, JsonPod, json_node, json_pod
+from topospread.codec.frames import Fields, JsonPod, json_node, json_pod
 from topospread.errors import InvalidRequest
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.kube.violations import required
@@ -21,7 +21,7 @@ from topospread.service.extender.preemption import Victim
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from topospread.codec.json_pods import Fields, JsonPod
+    from topospread.codec.frames import Fields, JsonPod
     from topospread.service.extender.extend import Describe
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from topospread.config.certificates import PemFiles
+    from topospread.config.files import PemFiles
 
 HANDSHAKE_SECONDS: Final = 10.0
 """For a TLS handshake: far above the time that any network takes."""
@@ -81,11 +81,8 @@ class HttpServer(uvicorn.Server):
     It accepts connections itself, so that those at their handshake are bounded as well.
 
     Args:
-        app: the application.
-        host: a name or an IP address.
         port: 0 lets the system choose; see :attr:`port`.
         tls: None serves plain text.
-        reuse_port: share the port with other processes that ask for the same.
         flag: what the address was configured by, for errors.
         max_connections: open at once, those that are at their handshake included; past it the one
             that has been without a request for longest is closed, or else the new one.

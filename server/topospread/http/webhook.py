@@ -1,9 +1,9 @@
 """The validating webhook: lints what is applied, and answers with warnings.
 
-URLs are ``/validate`` and ``/validate/CLUSTER``. Nothing is refused unless the server was told to,
-and nothing because of the server: what the state does not tell in time is left out. Nor is an
-object that is being deleted, or for what was wrong with it before: controllers must be able to
-write both.
+URLs are ``/validate`` and ``/validate/CLUSTER``, bodies AdmissionReviews v1 in JSON. Nothing is
+refused unless the server was told to, and nothing because of the server: what the state does not
+tell in time is left out. Nor is an object that is being deleted, or for what was wrong with it
+before: controllers must be able to write both.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
+import orjson
+
 from topospread.access.callers import Role
 from topospread.checkpoints import Computation, computing_for
 from topospread.codec.lint_manifests import (
@@ -25,7 +27,6 @@ from topospread.codec.lint_manifests import (
     workload_from_manifest,
 )
 from topospread.errors import CallerGone, InvalidRequest, MethodNotServed, TopospreadError
-from topospread.http.admission_json import admission_response, read_review
 from topospread.http.calls import HttpMethod, Lane
 from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
 from topospread.service.linting import lint_at
@@ -44,6 +45,17 @@ if TYPE_CHECKING:
     from topospread.spread.linting.workloads import LintedWorkload
 
 LOG: Final = logging.getLogger(__name__)
+
+VERSION: Final = "admission.k8s.io/v1"
+KIND: Final = "AdmissionReview"
+
+MAX_WARNING: Final = 256
+"""Characters of one warning; the API server may cut longer ones."""
+
+MAX_WARNINGS: Final = 4096
+"""Characters of all warnings of a request; the API server drops the rest."""
+
+_INVALID: Final = 422
 
 ROOT: Final = "/validate"
 
@@ -84,8 +96,6 @@ class Webhook:
     """The method of the webhook.
 
     Args:
-        engine: tells what the state makes of a workload's pod.
-        executor: whose threads answer reviews.
         turn: held while the state is looked at.
         refused: codes of findings for which objects are refused, and ``error`` for all errors.
     """
@@ -245,3 +255,92 @@ def _line(finding: LintFinding, workload: LintedWorkload) -> str:
     constraints = workload.pod.constraints
     key = f" ({constraints[index].topology_key})" if index < len(constraints) else ""
     return f"{finding.code}: constraint {index}{key}: {finding.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What the webhook is asked.
+
+    Attributes:
+        uid: of the request, which the answer repeats.
+        content: the object with the namespace that it goes to; None where one is deleted.
+        before: the object as it is stored, with its namespace; None where there is none.
+    """
+
+    uid: str
+    content: Mapping[str, Any] | None
+    before: Mapping[str, Any] | None = None
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the object was deleted and waits for its finalizers to be removed."""
+        metadata = None if self.content is None else self.content.get("metadata")
+        return isinstance(metadata, dict) and bool(metadata.get("deletionTimestamp"))
+
+
+def read_review(body: bytes) -> Review:
+    """Read a review; InvalidRequest where it is none of v1."""
+    try:
+        review = orjson.loads(body)
+    except orjson.JSONDecodeError as wrong:
+        raise InvalidRequest(f"the body is no JSON: {wrong}") from wrong
+    if not isinstance(review, dict) or review.get("kind") != KIND:
+        raise InvalidRequest.at("kind", f"must be {KIND}")
+    if review.get("apiVersion") != VERSION:
+        raise InvalidRequest.at("apiVersion", f"must be {VERSION}")
+    request = review.get("request")
+    if not isinstance(request, dict):
+        raise InvalidRequest.at("request", "must be an object")
+    uid = request.get("uid")
+    if not isinstance(uid, str) or not uid:
+        raise InvalidRequest.at("request.uid", "must be a string that is not empty")
+    return Review(uid, _object(request, "object"), _object(request, "oldObject"))
+
+
+def _object(request: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """One of the request's objects with the namespace that it is in; None where there is none.
+
+    Raises:
+        InvalidRequest: it is no object.
+    """
+    content, namespace = request.get(name), request.get("namespace")
+    if content is None:
+        return None
+    if not isinstance(content, dict):
+        raise InvalidRequest.at(f"request.{name}", "must be an object")
+    metadata = content.get("metadata")
+    if not namespace or not isinstance(metadata, dict) or metadata.get("namespace"):
+        return content
+    return {**content, "metadata": {**metadata, "namespace": namespace}}
+
+
+def admission_response(uid: str, warnings: Sequence[str], refusals: Sequence[str]) -> bytes:
+    """The answer, in JSON; without refusals the object is allowed."""
+    response: dict[str, Any] = {"uid": uid, "allowed": not refusals}
+    if refusals:
+        response["status"] = {
+            "status": "Failure",
+            "reason": "Invalid",
+            "code": _INVALID,
+            "message": "; ".join(bounded_lines(refusals)),
+        }
+    if shown := bounded_lines(warnings):
+        response["warnings"] = shown
+    return orjson.dumps({"apiVersion": VERSION, "kind": KIND, "response": response})
+
+
+def bounded_lines(warnings: Sequence[str]) -> list[str]:
+    """As many lines as an API server passes on, each as long as it passes on."""
+    shown: list[str] = []
+    left = MAX_WARNINGS
+    for position, warning in enumerate(warnings):
+        line = "".join(each if each.isprintable() else "?" for each in warning)
+        line = line if len(line) <= MAX_WARNING else f"{line[: MAX_WARNING - 3]}..."
+        more = f"{len(warnings) - position} more findings: topospread lint shows them"
+        last = position == len(warnings) - 1
+        if len(line) + (0 if last else len(more)) > left:
+            shown.append(more)
+            break
+        shown.append(line)
+        left -= len(line)
+    return shown

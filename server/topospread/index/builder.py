@@ -23,14 +23,17 @@ from topospread.index.changes import (
     ReservationRow,
 )
 from topospread.index.groups import Group, GroupUsage
-from topospread.index.labels import LabelSet, LabelSets
 from topospread.index.nodes import NodeTable
-from topospread.index.pod_classes import PodClasses
-from topospread.index.pods import Place, PodTable, SortedSlots
-from topospread.index.reservations import NO_RESERVATIONS
-from topospread.index.slots import NodeSlots
-from topospread.index.snapshot import NO_WORKLOADS, NamespaceWorkloads, Snapshot
-from topospread.index.usage import NO_USAGE, PODS
+from topospread.index.pod_classes import LabelSet, LabelSets, PodClasses
+from topospread.index.pods import NodeSlots, Place, PodTable, SortedSlots
+from topospread.index.snapshot import (
+    NO_RESERVATIONS,
+    NO_USAGE,
+    NO_WORKLOADS,
+    PODS,
+    NamespaceWorkloads,
+    Snapshot,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -356,8 +359,6 @@ class Builder:
 
 
 class _Batch:
-    """The differences of one fold."""
-
     __slots__ = ("abandoned", "classes", "deltas", "nodes", "reservations", "used", "workloads")
 
     def __init__(self) -> None:

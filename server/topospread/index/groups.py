@@ -9,11 +9,10 @@ that work counts out at once get equal results; no lock is taken.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from topospread.spread.cells import Cells
 
@@ -46,44 +45,6 @@ OVERHEAD: Final = 1024
 """Bytes, about, of a group or a result beside its arrays."""
 
 Counts = NDArray[np.int32]
-
-
-class AggregateValue(Protocol):
-    """What an aggregate gives."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes, about."""
-        ...
-
-
-Value = TypeVar("Value", bound=AggregateValue)
-
-
-class Aggregate(Protocol[Value]):
-    """A way to add counts up; equal aggregates of one node table give equal values."""
-
-    def build(self, nodes: NodeTable, counts: Counts) -> Value:
-        """The value for [slots] counts."""
-        ...
-
-    def follow(
-        self,
-        nodes: NodeTable,
-        former: Value,
-        changes: Sequence[CountChange],
-        counts: Counts,
-    ) -> Value:
-        """The value for [slots] counts, by what changed since the former one."""
-        ...
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes, about, of what it refers to; a part, if others refer to it, too."""
-        ...
-
-    @override
-    def __hash__(self) -> int: ...
 
 
 class DomainCounts(NamedTuple):
@@ -164,7 +125,10 @@ class NodesByCount(NamedTuple):
         return former.changed(counts, changes)
 
 
-_Aggregates = dict[Aggregate[Any], Any]
+Aggregate = DomainCounts | NodesByCount
+"""A way to add counts up; equal ones of one node table give equal values."""
+
+_Aggregates = dict[Aggregate, Any]
 
 
 class Group:
@@ -229,12 +193,18 @@ class Group:
         # Slots beyond the table hold pods of nodes that are unknown at this revision.
         return counts if counts.size == capacity else counts[:capacity]
 
-    def aggregate(self, nodes: NodeTable, aggregate: Aggregate[Value]) -> Value:
+    @overload
+    def aggregate(self, nodes: NodeTable, aggregate: DomainCounts) -> Ints: ...
+
+    @overload
+    def aggregate(self, nodes: NodeTable, aggregate: NodesByCount) -> Cells: ...
+
+    def aggregate(self, nodes: NodeTable, aggregate: Aggregate) -> Any:
         """The value of an aggregate; derived from the previous version, where that has it."""
         aggregates = self._aggregates
         if aggregates is None or aggregates[0] is not nodes:
             aggregates = self._aggregates = (nodes, {})
-        known: Value | None = aggregates[1].get(aggregate)
+        known = aggregates[1].get(aggregate)
         if known is not None:
             return known
         # Also where they are not looked at: the next version then derives from this one.
@@ -284,14 +254,12 @@ class Group:
         self._aggregates = self._base_aggregates = None
         self.memo = ResultMemo(self.use)
 
-    def _derived(
-        self, nodes: NodeTable, aggregate: Aggregate[Value], counts: Counts
-    ) -> Value | None:
+    def _derived(self, nodes: NodeTable, aggregate: Aggregate, counts: Counts) -> Any:
         """The value derived from the previous version, if that has it for this node table."""
         base_aggregates = self._base_aggregates
         if base_aggregates is None or base_aggregates[0] is not nodes:
             return None
-        known: Value | None = base_aggregates[1].get(aggregate)
+        known = base_aggregates[1].get(aggregate)
         if known is None:
             return None
         base = self._base
@@ -382,13 +350,6 @@ class GroupUsage:
     __slots__ = ("_grown", "_key", "last_used", "measured")
 
     def __init__(self, last_used: int, key: GroupKey, grown: deque[GroupKey]) -> None:
-        """Begin as a group that was not measured.
-
-        Args:
-            last_used: see above.
-            key: of the group.
-            grown: takes the key when the group holds more than it did.
-        """
         self.last_used = last_used
         self.measured = False
         self._key = key

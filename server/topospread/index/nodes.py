@@ -11,14 +11,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from typing_extensions import override
 
 from topospread.cache import BUDGETS, Cache
-from topospread.index.columns import changed_column, make_partition, new_column
-from topospread.index.conditions import NodeConditions
+from topospread.index.columns import NodeConditions, changed_column, make_partition, new_column
 from topospread.spread.topology import (
     Bools,
     Domains,
@@ -30,7 +28,7 @@ from topospread.spread.topology import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,22 +52,6 @@ LARGEST_CONDITIONS: Final = 512 << 10
 
 _Planned = tuple["Plan | None"]
 """That nodes must be judged one by one is kept, too."""
-
-
-class PlanKey(Protocol):
-    """The key under which a plan is kept.
-
-    Attributes:
-        nbytes: about.
-    """
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes, about."""
-        ...
-
-    @override
-    def __hash__(self) -> int: ...
 
 
 class NodeTable:
@@ -149,7 +131,7 @@ class NodeTable:
             BUDGETS["memberships"]
         )
         self._partitions: Cache[Traits, Partition] = Cache(BUDGETS["partitions"])
-        self.plans: Cache[PlanKey, _Planned] = Cache(BUDGETS["plans"])
+        self.plans: Cache[Hashable, _Planned] = Cache(BUDGETS["plans"])
         self._conditions.forget()
 
     # ------------------------------ names
@@ -329,13 +311,13 @@ class NodeTable:
                 self._partitions.put(traits, partition, partition.nbytes + traits.nbytes)
         return partition
 
-    def keep_plan(self, of: PlanKey, made: Plan | None) -> None:
-        """Keep a plan; those that rest on one partition share its bytes."""
+    def keep_plan(self, of: Hashable, size: int, made: Plan | None) -> None:
+        """Keep a plan under a key of so many bytes; plans share the bytes of their partition."""
         if made is None:
-            self.plans.put(of, (None,), 300 + of.nbytes)
+            self.plans.put(of, (None,), 300 + size)
             return
         partition = made.partition
-        size = 400 + of.nbytes + made.nbytes
+        size += 400 + made.nbytes
         self.plans.put(of, (made,), size, ((partition, partition.nbytes),))
 
     # ------------------------------ the next table

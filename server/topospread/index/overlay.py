@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from topospread.index.usage import PODS
+from topospread.index.snapshot import PODS
+from topospread.kube.affinity import NO_SCHEDULE
 from topospread.kube.objects import Taint
-from topospread.kube.taints import NO_SCHEDULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from topospread.index.changes import PodRow
     from topospread.index.groups import Group
     from topospread.index.nodes import NodeTable
-    from topospread.index.reservations import Reservations
-    from topospread.index.snapshot import Snapshot
+    from topospread.index.snapshot import Reservations, Snapshot
     from topospread.kube.objects import Node
     from topospread.spread.topology import GroupKey
 

@@ -1,4 +1,9 @@
-"""Pod classes: the pods of a namespace that decisions cannot tell apart, and how many there are.
+"""Label sets and pod classes: pods that a selector, or a decision, cannot tell apart.
+
+Pods of one template share one label set, so a selector is matched once a set, not once a pod. Both
+directions are indexed: a new label set finds the groups that match it through one required pair of
+each selector; a new group finds the label sets that match it through the posting list of its rarest
+required pair.
 
 A StatefulSet gives each pod a label of its own, so a namespace may have as many classes as pods,
 while a fold changes a few. The next version of a namespace copies the parts that change.
@@ -7,15 +12,175 @@ while a fold changes a few. The next version of a namespace copies the parts tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from typing_extensions import override
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from topospread.index.labels import Pairs
+    from topospread.kube.selectors import Selector
+    from topospread.spread.topology import GroupKey
+
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+Pairs = tuple[tuple[str, str], ...]
+
+_T = TypeVar("_T")
+
+
+class Numbered(Generic[_T]):
+    """Values by a number each; numbers of values that are gone are used again."""
+
+    def __init__(self) -> None:
+        self._by_number: list[_T | None] = []
+        self._free: list[int] = []
+
+    @property
+    def numbered(self) -> Sequence[_T | None]:
+        """The values by number; None where a number is free."""
+        return self._by_number
+
+    def by_number(self, number: int) -> _T:
+        """The value with this number."""
+        value = self._by_number[number]
+        assert value is not None, "a pod refers to what was released"
+        return value
+
+    def _new_number(self) -> int:
+        if not self._free:
+            self._free.append(len(self._by_number))
+            self._by_number.append(None)
+        return self._free.pop()
+
+    def _release_number(self, number: int) -> None:
+        self._by_number[number] = None
+        self._free.append(number)
+
+
+_NO_SETS: frozenset[LabelSet] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class LabelSet:
+    """One distinct set of labels in one namespace.
+
+    Attributes:
+        number: its index in the pod table's column; reused when the last pod is gone.
+        pods: how many counted pods have it.
+        groups: the groups whose selectors match it.
+    """
+
+    number: int
+    namespace: str
+    pairs: Pairs
+    labels: dict[str, str]
+    pods: int = 0
+    groups: list[GroupKey] = field(default_factory=list)
+
+
+class LabelSets(Numbered[LabelSet]):
+    """The label sets of counted pods, and the groups that are kept; for one builder and thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_content: dict[tuple[str, Pairs], LabelSet] = {}
+        # (namespace, key, value) to the label sets that have the pair; (namespace,) to all of a
+        # namespace.
+        self._postings: dict[tuple[str, ...], set[LabelSet]] = {}
+        # (namespace, key, value) to the groups that require the pair; (namespace,) to those that
+        # require none.
+        self._watching: dict[tuple[str, ...], set[GroupKey]] = {}
+
+    def __len__(self) -> int:
+        """The count of numbers in use or free: the length that a table over numbers needs."""
+        return len(self._by_number)
+
+    @property
+    def live(self) -> int:
+        """The number of label sets."""
+        return len(self._by_content)
+
+    def intern(self, namespace: str, pairs: Pairs) -> LabelSet:
+        """The label set with this content; made when it is new."""
+        known = self._by_content.get((namespace, pairs))
+        if known is not None:
+            return known
+        number = self._new_number()
+        made = self._by_number[number] = LabelSet(number, namespace, pairs, dict(pairs))
+        self._by_content[(namespace, pairs)] = made
+        for posting in self._posting_keys(made):
+            self._postings.setdefault(posting, set()).add(made)
+        made.groups = [g for g in self._candidates(made) if g.selector.matches(made.labels)]
+        return made
+
+    def release(self, labels: LabelSet) -> None:
+        """Forget a label set that no counted pod has any more."""
+        del self._by_content[(labels.namespace, labels.pairs)]
+        self._release_number(labels.number)
+        for posting in self._posting_keys(labels):
+            _discard(self._postings, posting, labels)
+
+    def watch(self, group: GroupKey) -> list[LabelSet]:
+        """Begin to keep a group; returns the label sets that match it."""
+        for key in _watch_keys(group):
+            self._watching.setdefault(key, set()).add(group)
+        matching = list(self.matching(group.namespace, group.selector))
+        for labels in matching:
+            labels.groups.append(group)
+        return matching
+
+    def unwatch(self, group: GroupKey) -> None:
+        """Stop keeping a group."""
+        for key in _watch_keys(group):
+            _discard(self._watching, key, group)
+        for labels in self.matching(group.namespace, group.selector):
+            labels.groups.remove(group)
+
+    def matching(self, namespace: str, selector: Selector) -> Iterator[LabelSet]:
+        """The label sets of a namespace that a selector matches."""
+        pool = self._postings.get((namespace,), _NO_SETS)
+        for requirement in selector.requirements:
+            if requirement.operator != "In":
+                continue
+            found = [
+                self._postings.get((namespace, requirement.key, v), _NO_SETS)
+                for v in requirement.values
+            ]
+            if sum(map(len, found)) < len(pool):
+                pool = found[0] if len(found) == 1 else set().union(*found)
+        return (labels for labels in pool if selector.matches(labels.labels))
+
+    def _candidates(self, labels: LabelSet) -> Iterator[GroupKey]:
+        yield from self._watching.get((labels.namespace,), ())
+        for key, value in labels.pairs:
+            yield from self._watching.get((labels.namespace, key, value), ())
+
+    @staticmethod
+    def _posting_keys(labels: LabelSet) -> Iterator[tuple[str, ...]]:
+        yield (labels.namespace,)
+        for key, value in labels.pairs:
+            yield (labels.namespace, key, value)
+
+
+def _watch_keys(group: GroupKey) -> Iterable[tuple[str, ...]]:
+    """The keys under which new label sets find a group: one In requirement, or the namespace."""
+    for requirement in group.selector.requirements:
+        if requirement.operator == "In":
+            return [(group.namespace, requirement.key, value) for value in requirement.values]
+    return [(group.namespace,)]
+
+
+def _discard(index: dict[_K, set[_V]], key: _K, member: _V) -> None:
+    """Remove a member and its set when that is empty, so that nothing grows for ever."""
+    members = index[key]
+    members.discard(member)
+    if not members:
+        del index[key]
+
 
 _PART_BITS: Final = 8
 """A part has the classes of 256 numbers: 50,000 classes have 200 parts."""
@@ -27,7 +192,6 @@ class PodClass:
 
     Attributes:
         number: its index in the pod table's column; reused when the last pod is gone.
-        namespace: of its pods.
         template: the encoded fields of a v1.Pod that decisions depend on, with its requests and a
             scheduling gate where any holds it, so without its name, uid, node and status.
         labels: (key, value) pairs sorted by key.
@@ -68,18 +232,15 @@ class NamespaceClasses(Mapping[PodClass, PodCounts]):
 
     @override
     def __len__(self) -> int:
-        """The number of classes."""
         return self._size
 
     @override
     def __iter__(self) -> Iterator[PodClass]:
-        """All classes."""
         for part in self._parts.values():
             yield from part
 
     @override
     def __getitem__(self, pod_class: PodClass) -> PodCounts:
-        """The counts of a class."""
         return self._parts[pod_class.number >> _PART_BITS][pod_class]
 
     def count(self, pod_class: PodClass) -> PodCounts:
@@ -121,47 +282,27 @@ class NamespaceClasses(Mapping[PodClass, PodCounts]):
 NO_CLASSES: Final = NamespaceClasses()
 
 
-class PodClasses:
+class PodClasses(Numbered[PodClass]):
     """The classes of the pods that are there; for one builder and thread."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._by_template: dict[str, dict[bytes, PodClass]] = {}
-        self._by_number: list[PodClass | None] = []
-        self._free: list[int] = []
-
-    @property
-    def numbered(self) -> Sequence[PodClass | None]:
-        """The classes by number; None where a number is free."""
-        return self._by_number
 
     def intern(self, namespace: str, template: bytes, labels: Pairs) -> PodClass:
         """The class with this content; made when it is new."""
         known = self._by_template.setdefault(namespace, {})
         pod_class = known.get(template)
         if pod_class is None:
-            number = self._free.pop() if self._free else len(self._by_number)
-            pod_class = known[template] = PodClass(number, namespace, template, labels)
-            if number == len(self._by_number):
-                self._by_number.append(pod_class)
-            else:
-                self._by_number[number] = pod_class
-        return pod_class
-
-    def by_number(self, number: int) -> PodClass:
-        """The class with this number."""
-        pod_class = self._by_number[number]
-        assert pod_class is not None, "a pod refers to a class that was released"
+            number = self._new_number()
+            pod_class = PodClass(number, namespace, template, labels)
+            known[template] = self._by_number[number] = pod_class
         return pod_class
 
     def changed(
         self, namespaces: Mapping[str, NamespaceClasses], deltas: Mapping[int, list[int]]
     ) -> Mapping[str, NamespaceClasses]:
-        """The next version of all namespaces; classes that no pod has any more are forgotten.
-
-        Args:
-            namespaces: the version before.
-            deltas: by number of a class, what is added to its counts: [bound, pending].
-        """
+        """The next version of all namespaces; classes that no pod has any more are forgotten."""
         by_namespace: dict[str, list[tuple[PodClass, PodCounts]]] = {}
         for number, (bound, pending) in deltas.items():
             pod_class = self.by_number(number)
@@ -188,5 +329,4 @@ class PodClasses:
         del known[pod_class.template]
         if not known:
             del self._by_template[pod_class.namespace]
-        self._by_number[pod_class.number] = None
-        self._free.append(pod_class.number)
+        self._release_number(pod_class.number)

@@ -1,4 +1,4 @@
-"""The pod table: which label set and slot each pod counts for, what it takes there, and its class.
+"""The slots of nodes, and for each pod its slot, label set, requests and class.
 
 Integer columns, so that a group never seen before is counted, and the pods of a class are found, by
 array operations over all pods; and a name to row map, so that a change finds what the pod counted
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from topospread.index.pod_classes import PodClass
     from topospread.kube.demands import Requests
+
 
 _NONE: Final = -1
 
@@ -99,12 +100,7 @@ class PodTable:
         return SortedSlots(_column(self._label_set), _column(self._slot))
 
     def members(self, classes: Sequence[PodClass | None], nodes: Sequence[str]) -> PodMembers:
-        """The pods by class as they are now, which do not change any more.
-
-        Args:
-            classes: by number.
-            nodes: names by slot.
-        """
+        """The pods by class as they are now, which do not change any more."""
         columns = _column(self._class).copy(), _column(self._slot).copy()
         return PodMembers(tuple(self._keys), *columns, tuple(classes), tuple(nodes))
 
@@ -175,12 +171,7 @@ class PodMembers:
 
 
 class SortedSlots:
-    """The slots of pods by label set.
-
-    Args:
-        label_sets: [pods] the number of each one's label set; −1 for none.
-        slots: [pods] the slot of each.
-    """
+    """The slots of pods by label set."""
 
     def __init__(self, label_sets: NDArray[np.int32], slots: NDArray[np.int32]) -> None:
         order = np.argsort(label_sets, kind="stable")
@@ -203,3 +194,64 @@ def _column(values: array[int]) -> NDArray[np.int32]:
 
 
 _NOWHERE: Final = Place(_NONE, _NONE, None)
+
+
+MIN_SPARE_SLOTS: Final = 64
+"""Free slots added at least when the node arrays grow."""
+
+
+class NodeSlots:
+    """The slots of node names, with a reference count each.
+
+    A name has a slot as long as a node of that name exists or a counted pod is bound to it, so pods
+    may come before their node and outlive it; they are counted on a slot that is not alive.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, int] = {}
+        self._names: list[str] = []
+        self._references: list[int] = []
+        self._free: list[int] = []
+
+    @property
+    def capacity(self) -> int:
+        """Slots in use or free."""
+        return len(self._references)
+
+    def of(self, name: str) -> int:
+        """The slot of a name, taken from the free ones when it has none."""
+        slot = self._of.get(name)
+        if slot is None:
+            if not self._free:
+                self._grow()
+            slot = self._free.pop()
+            self._of[name] = slot
+            self._names[slot] = name
+        return slot
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names by slot; those of free slots mean nothing."""
+        return self._names
+
+    def acquire(self, slot: int) -> None:
+        """Count one more node or pod that refers to a slot."""
+        self._references[slot] += 1
+
+    def release(self, slot: int) -> None:
+        """Count one less."""
+        self._references[slot] -= 1
+        self.reclaim(slot)
+
+    def reclaim(self, slot: int) -> None:
+        """Free a slot that neither a node nor a pod refers to."""
+        if not self._references[slot] and self._of.get(self._names[slot]) == slot:
+            del self._of[self._names[slot]]
+            self._free.append(slot)
+
+    def _grow(self) -> None:
+        first = len(self._references)
+        spare = max(MIN_SPARE_SLOTS, first // 8)
+        self._references.extend([0] * spare)
+        self._names.extend([""] * spare)
+        self._free.extend(range(first + spare - 1, first - 1, -1))

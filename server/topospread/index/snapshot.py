@@ -1,18 +1,22 @@
-"""One immutable state of a cluster: what decisions are computed from."""
+"""One immutable state of a cluster: what decisions are computed from.
+
+Besides the nodes and the counts it has reservations, usage (what the pods on each node take of its
+resources) and workloads. The next version of each copies what changes.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from topospread.index.groups import DomainCounts, NodesByCount
-from topospread.index.reservations import NO_RESERVATIONS, Reservations
-from topospread.index.usage import NO_USAGE, PODS, Usage
+from topospread.kube.workloads import SERVICE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from topospread.index.changes import PodRow, ReservationRow
@@ -32,16 +36,158 @@ if TYPE_CHECKING:
     )
 
 
-SERVICE: Final = "Service"
+MAX_PENDING: Final = 512
+"""Differences a version may carry before the amounts are worked out."""
+
+SPARSE: Final = 8
+"""Slots up to which a resource has no array: pods may name resources that no others do."""
+
+PODS: Final = "pods"
+
+_WRAP: Final = 1 << 64
+
+
+class Usage:
+    """One version of all amounts, in the scheduler's units, by resource and slot."""
+
+    __slots__ = ("_base", "_made", "_pending", "_size")
+
+    def __init__(
+        self, base: Mapping[str, Ints], pending: Mapping[str, Mapping[int, int]], size: int
+    ) -> None:
+        self._base = base
+        self._pending = pending
+        self._size = size
+        self._made: dict[str, Ints] = {}
+
+    def taken(self, resource: str, capacity: int) -> Ints:
+        """[capacity] the amount of a resource that is taken on each slot."""
+        amounts = self._made.get(resource)
+        if amounts is None and resource not in self._base and resource not in self._pending:
+            # No pod takes any: callers may ask for whatever they like, and it is not kept.
+            return np.zeros(capacity, dtype=np.int64)
+        if amounts is None or amounts.size < capacity:
+            amounts = self._worked_out(resource, capacity)
+            amounts.flags.writeable = False
+            self._made[resource] = amounts
+        return amounts if amounts.size == capacity else amounts[:capacity]
+
+    def on(self, slot: int) -> dict[str, int]:
+        """The amounts taken on one slot, by resource; without those of which nothing is."""
+        taken = {
+            name: int(self.taken(name, slot + 1)[slot]) for name in (*self._base, *self._pending)
+        }
+        return {name: amount for name, amount in taken.items() if amount}
+
+    def changed(self, differences: Mapping[tuple[str, int], int]) -> Usage:
+        """The next version; ``differences`` maps (resource, slot) to an amount."""
+        base, pending, size = self._base, self._pending, self._size
+        if size > MAX_PENDING:
+            pending = {
+                name: left
+                for name, held in pending.items()
+                if (left := {slot: amount for slot, amount in held.items() if amount})
+            }
+            size = 0
+            for name, held in pending.items():
+                if len(held) > SPARSE or name in base:
+                    self.taken(name, 0)  # works all amounts out, whatever part is asked for
+        made = dict(self._made)
+        if made:
+            # Amounts that were read are built upon.
+            base = {name: amounts for name, amounts in {**base, **made}.items() if amounts.any()}
+            pending = {name: by_slot for name, by_slot in pending.items() if name not in made}
+        changed = dict(pending)
+        own: dict[str, dict[int, int]] = {}
+        for (resource, slot), amount in differences.items():
+            by_slot = own.get(resource)
+            if by_slot is None:
+                by_slot = own[resource] = dict(changed.get(resource, ()))
+            by_slot[slot] = by_slot.get(slot, 0) + amount
+        changed |= own
+        return Usage(base, changed, size + len(differences))
+
+    def _worked_out(self, resource: str, capacity: int) -> Ints:
+        base, pending = self._base.get(resource), self._pending.get(resource, {})
+        held = 0 if base is None else base.size
+        amounts = np.zeros(max(capacity, held, 1 + max(pending, default=-1)), dtype=np.int64)
+        if base is not None:
+            amounts[:held] = base
+        # Wrapping around is what can be undone, should thousands ask for more than there is of any
+        # resource in the world.
+        wrapped = amounts.view(np.uint64)
+        for slot, amount in pending.items():
+            wrapped[slot] = (int(wrapped[slot]) + amount) % _WRAP
+        return amounts
+
+
+NO_USAGE: Final = Usage({}, {}, 0)
+
+
+_PARTS: Final = 256
+"""Some ten thousand reservations stand at most; a change then copies a hundred entries."""
+
+_Part = dict[str, "ReservationRow"]
+_EMPTY: Final[_Part] = {}
+
+
+class Reservations:
+    """The reservation of each pod; pods are named ``namespace/name``."""
+
+    __slots__ = ("_parts", "size")
+
+    def __init__(self, parts: tuple[_Part, ...] = (_EMPTY,) * _PARTS, size: int = 0) -> None:
+        self._parts = parts
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[tuple[str, ReservationRow]]:
+        """All of them with their pods, in no order."""
+        for part in self._parts:
+            yield from part.items()
+
+    def get(self, pod: str) -> ReservationRow | None:
+        """The reservation for a pod, whatever its uid."""
+        return self._parts[hash(pod) % _PARTS].get(pod)
+
+    def of(self, namespace: str, name: str, uid: str) -> ReservationRow | None:
+        """The reservation for the pod with this name, if its uid is equal or unknown."""
+        row = self.get(f"{namespace}/{name}")
+        return row if row is not None and row.is_for(uid) else None
+
+    def changed(self, rows: Mapping[str, ReservationRow | None]) -> Reservations:
+        """The next version; None ends a reservation."""
+        parts = list(self._parts)
+        copied: set[int] = set()
+        size = self.size
+        for pod, row in rows.items():
+            number = hash(pod) % _PARTS
+            if number not in copied:
+                copied.add(number)
+                parts[number] = dict(parts[number])
+            part = parts[number]
+            size -= pod in part
+            if row is None:
+                part.pop(pod, None)
+            else:
+                part[pod] = row
+                size += 1
+        return Reservations(tuple(parts), size)
+
+
+NO_RESERVATIONS: Final = Reservations()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """Nodes, counts and workloads at one revision; a spread.topology.Topology.
 
+    Counts of a group that is not kept are a KeyError; see :meth:`missing`.
+
     Attributes:
         sequence: grows with every publication by one builder; for caches.
-        nodes: the node table.
         groups: the groups that are kept; ask the builder to
             :meth:`~topospread.index.builder.Builder.ensure_counted` others.
         workloads: by namespace.
@@ -100,19 +246,11 @@ class Snapshot:
         return self.nodes.membership(eligibility, key)
 
     def node_counts(self, group: GroupKey) -> NDArray[np.int32]:
-        """[slots] matching pods on each slot.
-
-        Raises:
-            KeyError: the group is not kept; see :meth:`missing`.
-        """
+        """[slots] matching pods on each slot."""
         return self.groups[group].counts(self.nodes.capacity)
 
     def domain_counts(self, group: GroupKey, eligibility: Eligibility, key: str) -> Ints:
-        """[domains] matching pods on eligible nodes of each domain.
-
-        Raises:
-            KeyError: the group is not kept; see :meth:`missing`.
-        """
+        """[domains] matching pods on eligible nodes of each domain."""
         return self.groups[group].aggregate(self.nodes, DomainCounts(eligibility, key))
 
     def partition(self, traits: Traits) -> Partition:
@@ -120,19 +258,11 @@ class Snapshot:
         return self.nodes.partition(traits)
 
     def cells(self, group: GroupKey, partition: Partition) -> Cells:
-        """The nodes by class and by how many matching pods they hold.
-
-        Raises:
-            KeyError: the group is not kept; see :meth:`missing`.
-        """
+        """The nodes by class and by how many matching pods they hold."""
         return self.groups[group].aggregate(self.nodes, NodesByCount(partition))
 
     def memo(self, group: GroupKey) -> ResultMemo:
-        """The results kept with the group's counts.
-
-        Raises:
-            KeyError: the group is not kept; see :meth:`missing`.
-        """
+        """The results kept with the group's counts."""
         return self.groups[group].memo
 
     def namespace(self, name: str) -> NamespaceWorkloads:
@@ -140,13 +270,7 @@ class Snapshot:
         return self.workloads.get(name, NO_WORKLOADS)
 
     def without(self, namespace: str, row: ReservationRow, groups: Iterable[GroupKey]) -> Snapshot:
-        """The snapshot without a reservation, as the pod sees it that the reservation is for.
-
-        Args:
-            namespace: of the reservation.
-            row: the reservation, as this snapshot has it.
-            groups: the groups that will be looked at, all of them kept.
-        """
+        """The snapshot without a reservation, as the pod sees it that it is for; see adjusted()."""
         return self.adjusted(namespace, [(row, -1)], groups)
 
     def adjusted(

@@ -100,7 +100,6 @@ class Selector:
     _wanted: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
 
     def __post_init__(self) -> None:
-        """Order the requirements."""
         if len(self.requirements) > 1:
             object.__setattr__(self, "requirements", tuple(sorted(set(self.requirements))))
         if len(self.requirements) > FEW:
@@ -203,11 +202,7 @@ def _requirement_text(requirement: Requirement) -> str:
 
 
 def compile_requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
-    """``labels.NewRequirement``, the operators being those of nodes.
-
-    Raises:
-        SelectorError: with everything that is wrong.
-    """
+    """``labels.NewRequirement``, the operators being those of nodes."""
     violations = (
         [invalid("key", key, "; ".join(errors))] if (errors := label_key_errors(key)) else []
     )

@@ -9,7 +9,7 @@ the scheduler's ``ValidatePodTopologySpreadArgs``.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from topospread.kube.label_syntax import label_key_errors, label_value_errors
 from topospread.kube.objects import (
@@ -43,25 +43,6 @@ DEFAULTING_TYPES: Final = ("System", "List")
 
 _ACTIONS: Final = (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY)
 _POLICIES: Final = (HONOR, IGNORE)
-
-
-class FieldGates(Protocol):
-    """The feature gates that decide which fields of a constraint exist."""
-
-    @property
-    def min_domains(self) -> bool:
-        """MinDomainsInPodTopologySpread."""
-        ...
-
-    @property
-    def node_inclusion_policy(self) -> bool:
-        """NodeInclusionPolicyInPodTopologySpread."""
-        ...
-
-    @property
-    def match_label_keys(self) -> bool:
-        """MatchLabelKeysInPodTopologySpread."""
-        ...
 
 
 def validate_pod(pod: Pod) -> list[FieldViolation]:
@@ -133,39 +114,6 @@ def merge_match_label_keys(
     )
     merged = replace(selector, match_expressions=(*selector.match_expressions, *added))
     return replace(constraint, label_selector=merged)
-
-
-def drop_disabled_fields(
-    constraints: Sequence[SpreadConstraint],
-    old: Sequence[SpreadConstraint] | None,
-    gates: FieldGates,
-) -> tuple[SpreadConstraint, ...]:
-    """Constraints as the API server stores them while gates are off (KEP-3022, KEP-3094, KEP-3243).
-
-    A field whose gate is off is dropped, silently, from everything but an update of a pod that
-    has the field already.
-
-    Args:
-        constraints: those sent.
-        old: those of the stored pod; None when the pod is created.
-        gates: which fields exist.
-    """
-    old = old or ()
-    domains = gates.min_domains or any(c.min_domains is not None for c in old)
-    policies = gates.node_inclusion_policy
-    affinity = policies or any(c.node_affinity_policy is not None for c in old)
-    taints = policies or any(c.node_taints_policy is not None for c in old)
-    keys = gates.match_label_keys or any(c.match_label_keys for c in old)
-    return tuple(
-        replace(
-            c,
-            min_domains=c.min_domains if domains else None,
-            node_affinity_policy=c.node_affinity_policy if affinity else None,
-            node_taints_policy=c.node_taints_policy if taints else None,
-            match_label_keys=c.match_label_keys if keys else (),
-        )
-        for c in constraints
-    )
 
 
 def _pair(constraint: SpreadConstraint) -> tuple[str, str]:

@@ -71,11 +71,7 @@ def duplicate(field: str, value: object) -> FieldViolation:
 
 
 class Problems:
-    """Everything that is wrong with a request, for one error.
-
-    Attributes:
-        violations: what was found so far.
-    """
+    """Everything that is wrong with a request, for one error."""
 
     __slots__ = ("_refused", "violations")
 
@@ -110,11 +106,7 @@ class Problems:
         return refused
 
     def raise_all(self) -> None:
-        """Raise what was found, if anything was.
-
-        Raises:
-            InvalidRequest: with all violations.
-        """
+        """Raise what was found, if anything was."""
         refused = self.forget_errors()
         if len(refused) == 1 and len(refused[0].violations) == len(self.violations):
             raise refused.pop()

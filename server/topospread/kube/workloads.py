@@ -40,11 +40,6 @@ def outer_controller(kind: str, name: str, pod_labels: Mapping[str, str]) -> tup
 
     A Deployment's ReplicaSet is called as it is with the hash that its pods have as a label, a
     CronJob's Job with a number. Neither Deployments nor Jobs are stored.
-
-    Args:
-        kind: of the pod's controller.
-        name: of the pod's controller.
-        pod_labels: of the pod.
     """
     outer, _, suffix = name.rpartition("-")
     if outer and kind == REPLICA_SET and pod_labels.get(TEMPLATE_HASH) == suffix:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 from urllib.parse import urlencode
 
 import orjson
@@ -102,9 +102,6 @@ class Reachability:
     """Whether the API server can be reached: logged when that changes, and as a reminder.
 
     All reflectors share one, so that an outage is one line.
-
-    Args:
-        address: of the API server.
     """
 
     def __init__(self, address: str) -> None:
@@ -140,16 +137,6 @@ class Reachability:
         )
 
 
-class WatchStream(Protocol):
-    """The lines of a stream as they come, and a way to end it."""
-
-    def __iter__(self) -> Iterator[bytes]: ...
-
-    def close(self) -> None:
-        """End the stream, from any thread."""
-        ...
-
-
 @cache
 def _warn_of_unverified(address: str) -> None:
     """Warn once in a process, in the log; urllib3 would print two lines for each request."""
@@ -164,12 +151,6 @@ def _warn_of_unverified(address: str) -> None:
 
 class ApiServer:
     """One API server. Methods may be called from any thread.
-
-    Args:
-        access: how it is found.
-
-    Attributes:
-        address: its URL.
 
     Raises:
         ConfigError: the kubeconfig or the service account cannot be used.
@@ -238,7 +219,7 @@ class ApiServer:
             RevisionUnavailable: events that old are compacted (410): list again.
             ClusterUnavailable: no answer, or a refusal; iterating raises it as well.
         """
-        return _WatchStream(path, self._get(path, query, silence))
+        return WatchStream(path, self._get(path, query, silence))
 
     def patch(self, path: str, change: Mapping[str, object]) -> None:
         """Change an object with a strategic merge patch.
@@ -314,8 +295,8 @@ class ApiServer:
         raise failure(path, response.status, _status_text(content))
 
 
-class _WatchStream:
-    """The lines of a response. What comes after the last line end is dropped with it."""
+class WatchStream:
+    """The lines of a response as they come. What follows the last line end is dropped with it."""
 
     def __init__(self, path: str, response: BaseHTTPResponse) -> None:
         self._path = path
@@ -334,6 +315,7 @@ class _WatchStream:
             self._response.close()
 
     def close(self) -> None:
+        """End the stream, from any thread."""
         with self._lock:
             if not self._closed and not self._response.closed:
                 # Closing alone does not wake the thread that waits for the next chunk.

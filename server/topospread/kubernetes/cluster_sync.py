@@ -17,9 +17,9 @@ from topospread.errors import (
 )
 from topospread.kubernetes.delta_queue import DeltaQueue
 from topospread.kubernetes.objects import RESOURCES, DeletedObject, ObservedObject
-from topospread.kubernetes.reflector import Reflector
+from topospread.kubernetes.reflector import Feed, Reflector
 from topospread.store.model import MAX_CHANGES
-from topospread.telemetry.sync_metrics import KindCounters, KindGauges, SyncGauges
+from topospread.telemetry.families import KindCounters, KindGauges, SyncGauges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -54,10 +54,8 @@ class ClusterSync:
 
     Args:
         cluster: the name that it has in the state.
-        api: where it is read.
-        sink: where it goes.
         lease_duration: seconds that the lease outlives a leader that died.
-        excluded_namespaces: namespaces whose objects are not synced.
+        excluded_namespaces: whose objects are not synced.
         on_listed: called once, in a thread of the sync, when all kinds were listed.
         on_standby: called, in a thread of the sync, each time that another process turns out to
             have the lease.
@@ -78,7 +76,7 @@ class ClusterSync:
         self._api = api
         self._sink = sink
         self._lease_duration = lease_duration
-        self._excluded_namespaces = excluded_namespaces
+        self._excluded_namespaces = frozenset(excluded_namespaces)
         self._on_listed = on_listed
         self._on_standby = on_standby
         self._counters = {resource.kind: KindCounters() for resource in RESOURCES}
@@ -164,15 +162,15 @@ class ClusterSync:
             "cluster %s is synced from %s, fencing token %d", self.cluster, self._api.address, fence
         )
         self._lease_lost = False
-        self._term = LeaderTerm(
+        feed = Feed(
             self._api,
             self._sink,
             fence,
             self._excluded_namespaces,
-            self._counters,
             self._on_kind_listed,
             self._on_lease_lost,
         )
+        self._term = LeaderTerm(feed, self._counters)
         self._term.start()
 
     def _end_term(self) -> None:
@@ -194,47 +192,15 @@ class ClusterSync:
 
 
 class LeaderTerm:
-    """One term of a leader, under one fencing token: a reflector for each kind, and a writer.
+    """One term of a leader, under one fencing token: a reflector for each kind, and a writer."""
 
-    Args:
-        api: where the cluster is read.
-        sink: where it goes.
-        fence: of the lease.
-        excluded_namespaces: namespaces whose objects are not synced.
-        counters: of each kind.
-        on_listed: called after each list that was written.
-        on_lost: called when a write was refused because another process holds the lease.
-    """
-
-    def __init__(
-        self,
-        api: ApiServer,
-        sink: Sink,
-        fence: int,
-        excluded_namespaces: Collection[str],
-        counters: Mapping[Kind, KindCounters],
-        on_listed: Callable[[], None],
-        on_lost: Callable[[], None],
-    ) -> None:
-        self._sink = sink
-        self._fence = fence
+    def __init__(self, feed: Feed, counters: Mapping[Kind, KindCounters]) -> None:
+        self._feed = feed
         self._counters = counters
-        self._on_lost = on_lost
         self._stopping = threading.Event()
         self._queue = DeltaQueue()
         self._reflectors = [
-            Reflector(
-                one,
-                api,
-                sink,
-                fence,
-                self._queue,
-                excluded_namespaces,
-                counters[one.kind],
-                on_listed,
-                on_lost,
-            )
-            for one in RESOURCES
+            Reflector(one, feed, self._queue, counters[one.kind]) for one in RESOURCES
         ]
         self._threads = [
             threading.Thread(target=self._write_changes, name="sync-writer", daemon=True),
@@ -282,7 +248,7 @@ class LeaderTerm:
                 for reflector in self._reflectors:
                     reflector.list_again()
             except Fenced:
-                self._on_lost()
+                self._feed.on_lost()
                 return
             finally:
                 self._queue.done()
@@ -299,7 +265,7 @@ class LeaderTerm:
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
             try:
-                self._sink.write(objects, deleted, observed=observed, fence=self._fence)
+                self._feed.sink.write(objects, deleted, observed=observed, fence=self._feed.fence)
             except (InvalidRequest, LimitExceeded) as error:
                 if not changes:
                     LOG.warning("the resourceVersion read is not stored: %s", error)

@@ -34,7 +34,6 @@ class DeltaQueue:
     change nothing: heartbeats, bookmarks.
 
     Args:
-        max_objects: that may wait.
         progress_seconds: between two takes because of what was read alone.
     """
 

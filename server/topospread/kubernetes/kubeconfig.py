@@ -27,11 +27,6 @@ _PROGRAM_LOG: Final = "kube_config"
 def configure(configuration: Any, kubeconfig: str, context: str) -> None:
     """Fill in a configuration of the official client: address, certificates, credentials.
 
-    Args:
-        configuration: the client's, which has no types.
-        kubeconfig: as :class:`~topospread.kubernetes.api_server.ClusterAccess` has it.
-        context: likewise.
-
     Raises:
         ConfigError: the kubeconfig or the service account cannot be used.
     """
@@ -97,13 +92,7 @@ def not_utf8(content: bytes) -> str:
 
 
 def no_such_context(context: str, files: str, names: Iterable[str]) -> str:
-    """What to say of a context that a kubeconfig does not have.
-
-    Args:
-        context: that was asked for.
-        files: that were looked in.
-        names: of the contexts there are.
-    """
+    """What to say of a context that a kubeconfig does not have."""
     known = list(names)
     listed = ", ".join(known[:_MOST_NAMES]) + (", …" if len(known) > _MOST_NAMES else "")
     return f"no context {context} in {files}: there are {listed or 'none'}"

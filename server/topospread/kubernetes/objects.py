@@ -1,4 +1,4 @@
-"""The kinds that are synced, and their objects decoded from an API server's JSON."""
+"""The kinds that are synced: listed page by page, and decoded from an API server's JSON."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.codec.stored import stored
-from topospread.errors import InvalidRequest
+from topospread.errors import ClusterUnavailable, InvalidRequest, RevisionUnavailable
 from topospread.store.checks import check_size
 from topospread.store.model import Key, Kind
 from topospread_client import ManifestError, object_from_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Mapping
 
+    from topospread.kubernetes.api_server import ApiServer
     from topospread.store.model import StoredObject
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
@@ -68,6 +69,9 @@ RESOURCES: Final = (
     Resource(Kind.POD, "Pod", "v1", "/api/v1/pods", _ENDED),
 )
 """In the order in which they are listed: pods last, when their nodes and workloads are there."""
+
+PAGE: Final = 500
+"""Objects in a page: what client-go asks for."""
 
 LISTED_KINDS: Final = tuple(each.kind for each in RESOURCES)
 
@@ -145,3 +149,48 @@ def version_of(manifest: dict[str, Any]) -> str:
     metadata = manifest.get("metadata")
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
     return version if isinstance(version, str) else ""
+
+
+def list_objects(
+    api: ApiServer,
+    path: str,
+    query: Mapping[str, str],
+    decode: Callable[[Any], ObservedObject | None],
+    goes_on: Callable[[int, int], bool],
+) -> tuple[list[ObservedObject], str]:
+    """All objects of a collection, and the version that they were listed at.
+
+    Args:
+        api: where it is read.
+        path: of the collection.
+        query: without limit and continue.
+        decode: an object; None leaves it out.
+        goes_on: asked before each page, with the objects so far and how many the API server says
+            remain; False stops.
+
+    Raises:
+        ClusterUnavailable: no answer, a refusal, or it was stopped.
+    """
+    found: dict[Key, ObservedObject] = {}
+    paged = {**query, "limit": str(PAGE)}
+    remaining = 0
+    while goes_on(len(found), remaining):
+        try:
+            page = api.list_page(path, paged)
+        except RevisionUnavailable:
+            if "limit" not in paged or "continue" not in paged:
+                raise
+            # The list takes longer than old versions are kept: all at once, as client-go does.
+            found.clear()
+            paged = dict(query)
+            continue
+        for manifest in page.get("items") or ():
+            if (decoded := decode(manifest)) is not None:
+                found[decoded.key] = decoded
+        token = page["metadata"].get("continue")
+        if not token:
+            return list(found.values()), version_of(page)
+        count = page["metadata"].get("remainingItemCount")
+        remaining = count if isinstance(count, int) else 0
+        paged["continue"] = token
+    raise ClusterUnavailable("stopping")

@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
@@ -20,16 +21,16 @@ from topospread.errors import (
     TopospreadError,
 )
 from topospread.kubernetes.api_server import REMINDER_SECONDS, NoResponse, failure
-from topospread.kubernetes.listing import list_objects
 from topospread.kubernetes.objects import (
     DeletedObject,
     ObservedObject,
     decode_object,
     key_of,
+    list_objects,
     version_of,
 )
 from topospread.store.values import VERSION
-from topospread.telemetry.sync_metrics import KindCounters, KindGauges
+from topospread.telemetry.families import KindCounters, KindGauges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -59,44 +60,42 @@ LONGEST_PAUSE: Final = 30.0
 Reason = Literal["initial", "expired", "state_lost"]
 
 
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """From where to where a leader syncs.
+
+    Attributes:
+        api: where the cluster is read.
+        sink: where it goes.
+        fence: of the lease that this is done under.
+        excluded_namespaces: namespaces whose objects are not synced.
+        on_listed: called after each list that was written.
+        on_lost: called when a write was refused because another process holds the lease.
+    """
+
+    api: ApiServer
+    sink: Sink
+    fence: int
+    excluded_namespaces: Collection[str]
+    on_listed: Callable[[], None]
+    on_lost: Callable[[], None]
+
+
 class Reflector:
     """Keeps one kind of the state as it is in the cluster; see :meth:`run`.
 
-    Args:
-        resource: the kind.
-        api: where it is read.
-        sink: where lists go.
-        fence: of the lease that this is done under.
-        queue: where the changes of watches go.
-        excluded_namespaces: namespaces whose objects are not synced.
-        counters: of this kind.
-        on_listed: called after each list that was written.
-        on_lost: called when a list was refused because another process holds the lease.
+    Lists go to the sink, the changes of watches to the queue.
     """
 
     def __init__(
-        self,
-        resource: Resource,
-        api: ApiServer,
-        sink: Sink,
-        fence: int,
-        queue: DeltaQueue,
-        excluded_namespaces: Collection[str],
-        counters: KindCounters,
-        on_listed: Callable[[], None],
-        on_lost: Callable[[], None],
+        self, resource: Resource, feed: Feed, queue: DeltaQueue, counters: KindCounters
     ) -> None:
         self.resource = resource
         self.listed = threading.Event()
-        self._api = api
-        self._sink = sink
-        self._fence = fence
+        self._feed = feed
         self._queue = queue
-        self._excluded_namespaces = frozenset(excluded_namespaces)
         self._counters = counters
-        self._on_listed = on_listed
-        self._on_lost = on_lost
-        self._query = resource.query(excluded_namespaces)
+        self._query = resource.query(feed.excluded_namespaces)
         self._stopping = threading.Event()
         self._stream: WatchStream | None = None
         # Content hashes of the objects that are in the state or on their way there.
@@ -125,7 +124,7 @@ class Reflector:
                 self._list_because = "state_lost"
                 self._pause()
             except Fenced:
-                self._on_lost()
+                self._feed.on_lost()
                 return
             except TopospreadError as error:
                 if self._stopping.is_set():
@@ -203,19 +202,19 @@ class Reflector:
         self._version = version
         self._contact_at = time.monotonic()
         self.listed.set()
-        self._on_listed()
+        self._feed.on_listed()
         LOG.info("%s: %d listed", self.resource.name, len(objects))
 
     def _replace(self, objects: Sequence[ObservedObject], version: str, *, force: bool) -> int:
         if self._stopping.is_set():
             raise ClusterUnavailable("stopping")
-        return self._sink.replace(
-            self.resource.kind, objects, version, force=force, fence=self._fence
+        return self._feed.sink.replace(
+            self.resource.kind, objects, version, force=force, fence=self._feed.fence
         )
 
     def _all(self) -> tuple[list[ObservedObject], str]:
         return list_objects(
-            self._api,
+            self._feed.api,
             self.resource.path,
             self._query,
             self._decode,
@@ -234,7 +233,7 @@ class Reflector:
             "timeoutSeconds": str(int(seconds)),
         }
         began = time.monotonic()
-        stream = self._api.watch(self.resource.path, query, seconds + SILENCE_EXTRA)
+        stream = self._feed.api.watch(self.resource.path, query, seconds + SILENCE_EXTRA)
         self._stream = stream
         silent = True
         try:
@@ -291,7 +290,7 @@ class Reflector:
             yield decoded
         elif kind == "DELETED":
             key = key_of(self.resource, manifest)
-            if key.namespace not in self._excluded_namespaces:
+            if key.namespace not in self._feed.excluded_namespaces:
                 self._known.pop(key, None)
                 yield DeletedObject(key, version)
 
@@ -303,4 +302,4 @@ class Reflector:
             self._counters.changes["refused"].add_one()
             LOG.warning("%s left out: %s", self.resource.name, error)
             return None
-        return None if decoded.key.namespace in self._excluded_namespaces else decoded
+        return None if decoded.key.namespace in self._feed.excluded_namespaces else decoded

@@ -6,6 +6,8 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, Protocol
 
+from typing_extensions import override
+
 from topospread.codec.stored import ends_reservation
 from topospread.kubernetes.objects import LISTED_KINDS
 from topospread.service.state.write import IncomingObjects
@@ -84,15 +86,8 @@ class Sink(Protocol):
         ...
 
 
-class ServiceSink:
-    """Writes to this process's own store.
-
-    Args:
-        writes: the use case that writes.
-        leases: the use case that grants the lease.
-        cluster: the one that is synced.
-        holder: identity of this process.
-    """
+class ServiceSink(Sink):
+    """Writes to this process's own store, in the name of a holder of the lease."""
 
     def __init__(self, writes: StateWriter, leases: Leases, cluster: str, holder: str) -> None:
         self._writes = writes
@@ -100,15 +95,16 @@ class ServiceSink:
         self._cluster = cluster
         self._holder = holder
 
+    @override
     def acquire(self, seconds: float) -> int:
-        """See Sink."""
         lease = self._leases.acquire(self._cluster, self._holder, seconds, timeout=LEASE_SECONDS)
         return lease.fence if lease.holder == self._holder else 0
 
+    @override
     def release(self, fence: int) -> None:
-        """See Sink."""
         self._leases.release(self._cluster, self._holder, fence, timeout=LEASE_SECONDS)
 
+    @override
     def replace(
         self,
         kind: Kind,
@@ -118,7 +114,6 @@ class ServiceSink:
         force: bool,
         fence: int,
     ) -> int:
-        """See Sink."""
         replaced = self._writes.replace(
             self._cluster,
             kind,
@@ -132,6 +127,7 @@ class ServiceSink:
         )
         return replaced.outcomes[WriteOutcome.IGNORED_STALE]
 
+    @override
     def write(
         self,
         objects: Sequence[ObservedObject],
@@ -140,7 +136,6 @@ class ServiceSink:
         observed: Mapping[Kind, str],
         fence: int,
     ) -> None:
-        """See Sink."""
         ends = time.monotonic() + WRITE_SECONDS
         if objects or not deleted:
             self._writes.apply(

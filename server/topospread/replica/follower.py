@@ -15,8 +15,8 @@ from topospread.errors import (
     TopospreadError,
     Unavailable,
 )
-from topospread.replica.history import HistoryStatus, check_continued, log_until, status_of
 from topospread.replica.timers import FIRST_PAUSE, LAST_PAUSE, IdleTracker, StoreClock
+from topospread.replica.view import HistoryStatus, check_continued, log_until, status_of
 from topospread.store.api import scan_all
 from topospread.store.model import Applied, Kind, Revision, Transaction
 
@@ -42,12 +42,6 @@ NOTHING_ENDED: Final = Applied(Revision(), Revision(), ())
 
 class LogFollower:
     """The thread that loads a cluster, follows its log and publishes each state.
-
-    Args:
-        state: where it publishes.
-        source: the store.
-        options: of the replica.
-        on_gone: called when the cluster was deleted and the thread ends.
 
     Attributes:
         head_number: number of the store's newest transaction, as last seen.
@@ -153,11 +147,7 @@ class LogFollower:
                 self._pause(FIRST_PAUSE)
 
     def _head_to_follow(self) -> Head | None:
-        """The store's head, if its history is the one followed so far or may replace it.
-
-        Raises:
-            NotFound: the cluster was deleted; what is there now begins with another replica.
-        """
+        """The store's head, if its history is the one followed so far or may replace it."""
         state, cluster = self._state, self._cluster
         if state.view is None:
             return self._source.head(cluster)
@@ -222,11 +212,7 @@ class LogFollower:
             wait = min(FOLLOW_WAIT, self._end_due(view.identity), self._drop_idle_groups())
 
     def _on_response(self, revision: Revision, transactions: Sequence[Transaction]) -> bool:
-        """Note that the store answered, and how far ahead of the view it is.
-
-        Returns:
-            Whether more is there already than one answer holds.
-        """
+        """Note that the store answered; returns whether it has more than one answer holds."""
         self._health.succeeded()
         behind = sum(len(transaction.entries) for transaction in transactions) >= BATCH
         if behind:

@@ -45,14 +45,7 @@ def wait_deadline(deadline: float) -> float:
 # Inherits the state instead of holding it: decisions read ``replica.view``, and a property or one
 # attribute more would cost each of them.
 class Replica(ReplicaState):
-    """A followed cluster, from start() on; :attr:`view` is None until the first load is done.
-
-    Args:
-        cluster: its name.
-        source: the store.
-        options: how it works.
-        on_gone: called when the cluster was deleted.
-    """
+    """A followed cluster, from start() on; :attr:`view` is None until the first load is done."""
 
     def __init__(
         self,

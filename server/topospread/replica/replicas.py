@@ -18,9 +18,8 @@ from topospread.errors import (
     StoreUnavailable,
     TooManyClusters,
 )
-from topospread.replica.history import HistoryStatus, status_of
 from topospread.replica.replica import Replica, wait_deadline
-from topospread.replica.view import Freshness, Token, View
+from topospread.replica.view import Freshness, HistoryStatus, Token, View, status_of
 from topospread.store.checks import check_cluster
 
 if TYPE_CHECKING:
@@ -140,11 +139,7 @@ class Replicas:
     def _observed(
         self, replica: Replica, wanted: Observed, deadline: float
     ) -> tuple[Replica, View]:
-        """A view of a state that had come up to versions of the API server.
-
-        Raises:
-            NoFeedProgress: no sync reports how far one of the kinds was read.
-        """
+        """A view of a state that had come up to versions of the API server."""
         reported = {kind for kind, _ in replica.current_view().observed}
         if not all(kind in reported for kind, _ in wanted):
             # A sync may have reported just now.
@@ -160,12 +155,7 @@ class Replicas:
             return replica, replica.wait_for(token, deadline)
 
     def _newest(self, replica: Replica, deadline: float) -> tuple[Replica, View]:
-        """A view that has everything that the store has now.
-
-        Raises:
-            Unavailable: the store is out of reach, or lost writes that the view still has.
-            DeadlineExceeded: it did not answer by then.
-        """
+        """A view that has everything that the store has now."""
         view = replica.current_view()
         head = self._head(replica.cluster, deadline)
         token = Token(head.identity, head.revision)
@@ -196,10 +186,6 @@ class Replicas:
 
         The old replica finds out by itself, but a caller with a revision of the new history must
         not wait for that.
-
-        Raises:
-            IdentityChanged: the token is of the store's history, which is not complete.
-            Unavailable: that history is still being loaded.
         """
         view = replica.current_view()
         head = self._head(replica.cluster, deadline)
@@ -317,11 +303,7 @@ class Replicas:
             replica.stop()
 
     def preload(self, clusters: Sequence[str], deadline: float) -> None:
-        """Load clusters before the first call asks for them.
-
-        Raises:
-            DeadlineExceeded: not all were loaded in time.
-        """
+        """Load clusters before the first call asks for them."""
         for replica in [self._started(cluster) for cluster in clusters]:
             replica.wait_loaded(deadline)
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from topospread.codec.observed import view_meta
+from topospread.codec.pods import view_meta
 from topospread.codec.rows import ChangeDecoder
 from topospread.errors import (
     ClusterLoading,
@@ -17,9 +17,8 @@ from topospread.errors import (
     RevisionOfOtherHistory,
 )
 from topospread.index.builder import Builder
-from topospread.replica.history import RevisionTags
 from topospread.replica.timers import ExpiryQueue, StoreHealth
-from topospread.replica.view import Token, View
+from topospread.replica.view import RevisionTags, Token, View
 from topospread.store.model import Key, Kind, LogEntry, StoredObject
 from topospread.store.values import Observed, observed_version
 
@@ -47,8 +46,11 @@ class ReplicaOptions:
     """Options of a replica.
 
     Attributes:
-        coalesce: seconds for which changes are gathered while no caller waits for a revision.
-        max_groups: distinct (namespace, selector) pairs that are kept.
+        coalesce: seconds for which changes are gathered while no caller waits for a revision. Each
+            time costs decisions what they remember of the selectors concerned; a write is seen
+            elsewhere within 30 ms.
+        max_groups: distinct (namespace, selector) pairs that are kept: several times the apps of a
+            large cluster; each costs memory and work at each change.
         max_group_idle: seconds without a use after which a group is dropped.
         group_budget: bytes of the counts of each cluster.
         follows: in a thread of its own. Else the first caller loads the cluster, and what comes
@@ -121,7 +123,6 @@ class ReplicaState:
     builder's content belong together.
 
     Attributes:
-        cluster: its name.
         view: the newest published state; None until the first load is done.
         identity_changed: whether the store has another history than the one in the view.
         gone: whether the cluster was deleted; nothing follows it any more.
@@ -179,22 +180,14 @@ class ReplicaState:
         )
 
     def current_view(self) -> View:
-        """The newest view.
-
-        Raises:
-            Unavailable: nothing was loaded yet.
-        """
+        """The newest view."""
         view = self.view
         if view is None:
             raise ClusterLoading(f"cluster {self.cluster!r} is still being loaded: try again")
         return view
 
     def checked_view(self) -> tuple[View, RevisionTags]:
-        """The newest view, and the tags that its own history's revisions are checked by.
-
-        Raises:
-            Unavailable: nothing was loaded yet.
-        """
+        """The newest view, and the tags that its own history's revisions are checked by."""
         checked = self._checked
         return (self.current_view(), self.revision_tags) if checked is None else checked
 
@@ -317,10 +310,6 @@ class ReplicaState:
         """Publish a write of this process at once, if the view reaches up to it.
 
         Otherwise it is kept until what came between is there.
-
-        Args:
-            identity: of the history that it was written to.
-            transaction: the whole of it, in the order of the log.
 
         Returns:
             Whether the view has it now.

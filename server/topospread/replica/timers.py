@@ -102,11 +102,7 @@ class IdleTracker:
         return max(0.0, marks[-1][0] + self._seconds / CHECKS_PER_TTL - self._now())
 
     def idle_before(self, sequence: int) -> int:
-        """The sequence before which a last use is too long ago; 0 as long as none can be.
-
-        Args:
-            sequence: of the newest snapshot; the next one has a higher one.
-        """
+        """The sequence before which a last use is too long ago; 0 as long as none can be."""
         now, found = self._now(), 0
         self._marks.append((now, sequence))
         while self._marks[0][0] <= now - self._seconds:
@@ -142,11 +138,7 @@ class ExpiryQueue:
 
 
 class StoreClock:
-    """Schedules the checks for due reservations, by the local clock and its offset to the store's.
-
-    Args:
-        now: seconds since 1970.
-    """
+    """Schedules checks for due reservations, by the local clock and its offset to the store's."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now

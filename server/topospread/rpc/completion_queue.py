@@ -33,8 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 from grpc._cython import cygrpc  # type: ignore[attr-defined] # has no stubs
 
 from topospread.calls.call import Call, call_ended
-from topospread.calls.call_queue import CallQueue
-from topospread.calls.executor import JOIN_SECONDS
+from topospread.calls.executor import JOIN_SECONDS, CallQueue
 from topospread.calls.memory import MAX_PENDING
 from topospread.calls.pipeline import LARGE
 from topospread.calls.sizes import FIRST_PACKED, decompressed
@@ -341,8 +340,8 @@ class IncomingCall:
 
     @property
     def owner(self) -> Hashable:
-        """Whose turn the call is: its caller's credential, or else its connection."""
-        return self._call.caller.credential or self._event.call.peer()
+        """Whose turn the call is, and what is kept for it."""
+        return self._call.owner
 
     @property
     def is_large(self) -> bool:

@@ -17,10 +17,14 @@ from topospread.calls.pipeline import Pipeline
 from topospread.calls.rules import rules_of
 from topospread.calls.sizes import MessageLimits
 from topospread.errors import ConfigError
-from topospread.rpc import health, standard_services
+from topospread.rpc import standard_services
 from topospread.rpc.connections import ConnectionCounter
-from topospread.rpc.health import Health
-from topospread.rpc.standard_services import UnimplementedHandler, reflection_handler
+from topospread.rpc.standard_services import (
+    HEALTH,
+    Health,
+    UnimplementedHandler,
+    reflection_handler,
+)
 from topospread.rpc.threads import thread_handler
 from topospread.telemetry.families import PoolGauges
 
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 
     from topospread.calls.call import Method, ServedMethod
     from topospread.checkpoints import Turn
-    from topospread.config.certificates import Pem
+    from topospread.config.files import Pem
     from topospread.config.values import Address
     from topospread.rpc.completion_queue import CompletionQueue
 
@@ -49,6 +53,9 @@ MAX_UNTAKEN: Final = 8192
 """Calls of a method that wait in gRPC's core to be taken, some 12 KiB each: more than come while
 others are refused, and no more than may be held for callers that are not known yet.
 """
+
+MAX_CALLS_PER_CONNECTION: Final = 1024
+"""At once; clients hold more back: one connection cannot fill more than the queue of decisions."""
 
 QUIET_PERIOD: Final = 0.01
 """Seconds without a new call after which a server counts as quiet."""
@@ -103,22 +110,19 @@ class ServerOptions:
     """Options of gRPC itself.
 
     Attributes:
-        max_request_bytes, max_response_bytes: larger ones are refused with RESOURCE_EXHAUSTED.
+        max_request_bytes: larger ones are refused with RESOURCE_EXHAUSTED.
         max_connection_age: seconds after which callers connect anew; 0 for never. Streams are cut
             a little later.
         reflection: whether the reflection service is served.
         reuse_port: share the port with other processes that ask for the same.
         max_connections: open at once.
-        max_calls_per_connection: clients delay the calls beyond it.
     """
 
     max_request_bytes: int
-    max_response_bytes: int
     max_connection_age: float = 0.0
     reflection: bool = True
     reuse_port: bool = False
     max_connections: int = 1024
-    max_calls_per_connection: int = 1024
 
 
 class GrpcServer:
@@ -152,10 +156,10 @@ class GrpcServer:
         # Nobody is known to health, and nobody counts what it or reflection do.
         known = replace(pipeline.parts, tracing=None, metrics=None, sizes=sizes)
         anybody = replace(known, access=AccessControl())
-        self._serve(health.SERVICE, self.health.methods(), Pipeline(anybody))
+        self._serve(HEALTH, self.health.methods(), Pipeline(anybody))
         standard = Pipeline(known)
         if options.reflection:
-            described = (*services, health.SERVICE)
+            described = (*services, HEALTH)
             reflection = reflection_handler(described, standard, pools.executors["streams"])
             self._server.add_generic_rpc_handlers((reflection,))
         unknown = UnimplementedHandler(standard, pools.executors["other"])
@@ -286,7 +290,6 @@ def _try_to_bind(address: Address, *, reuse_port: bool) -> None:
 def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
     chosen = [
         ("grpc.max_receive_message_length", options.max_request_bytes),
-        ("grpc.max_send_message_length", options.max_response_bytes),
         # Requests are decompressed when they are carried out: see sizes.py.
         ("grpc.per_message_decompression", 0),
         # What a call may send before its message is read: 64 KiB. Core's estimate of the network
@@ -295,7 +298,7 @@ def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
         ("grpc.http2.bdp_probe", 0),
         ("grpc.so_reuseport", int(options.reuse_port)),
         ("grpc.max_allowed_incoming_connections", options.max_connections),
-        ("grpc.max_concurrent_streams", options.max_calls_per_connection),
+        ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
         # Calls that nobody has taken from the core yet: it drops some when they are many, or old.
         # They are taken, counted and refused here long before.
         ("grpc.server.max_pending_requests", MAX_UNTAKEN),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from topospread.codec.observed import observed_messages
+from topospread.codec.pods import observed_messages
 from topospread.kube.objects import HONOR, IGNORE
 from topospread.kube.selectors import Selector, selector_text
 from topospread.spread.verdicts import Code

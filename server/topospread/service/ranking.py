@@ -12,7 +12,6 @@ from topospread.checkpoints import CooperativeYield, checkpoint
 from topospread.codec.pods import node_from_proto, selector_of
 from topospread.codec.stored_pods import (
     EncodedPod,
-    ListedPod,
     StoredPodReader,
     deletion_candidate,
     owner_key_of,
@@ -37,8 +36,9 @@ from topospread.service.decisions.request import NO_OVERRIDE
 from topospread.service.messages import constraint_message, meta_of
 from topospread.service.state.consistent_read import ConsistentRead
 from topospread.spread.constraints import Constraint, pod_constraints
-from topospread.spread.ranking import (
+from topospread.spread.deletion import (
     DeletionConstraint,
+    DeletionOrder,
     Ranking,
     Strategy,
     best,
@@ -101,7 +101,6 @@ class _Question:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the pods."""
         return self.message.namespace or DEFAULT_NAMESPACE
 
 
@@ -110,7 +109,8 @@ class _WorkloadPods:
     """The pods of the workload, and how many of their families run where."""
 
     pods: list[DeletionCandidate] = field(default_factory=list)
-    listed: list[tuple[ListedPod, EncodedPod]] = field(default_factory=list)
+    encoded: list[EncodedPod] = field(default_factory=list)
+    constraints: set[tuple[bytes, ...]] = field(default_factory=set)
     related: Counter[tuple[str, str]] = field(default_factory=Counter)
     left_out: int = 0
 
@@ -131,11 +131,6 @@ class DeletionRanker:
     ) -> pb.RankDeletionsResponse:
         """Order the pods.
 
-        Args:
-            request: what is asked.
-            decision: its cluster, freshness and deadline.
-            wrong: what was wrong with these.
-
         Raises:
             InvalidRequest: everything that is wrong.
             NotFound: no such cluster, and it is needed.
@@ -152,7 +147,6 @@ class DeletionRanker:
     def _ranked(
         self, question: _Question, nodes: NodeTable, found: _WorkloadPods
     ) -> pb.RankDeletionsResponse:
-        """The answer, without its metadata."""
         pods, request = found.pods, question.message
         strategy = _STRATEGIES[request.strategy]
         response = pb.RankDeletionsResponse(
@@ -169,11 +163,11 @@ class DeletionRanker:
         now = time.time_ns()
         if request.HasField("evaluation_time"):
             now = request.evaluation_time.seconds * SECOND + request.evaluation_time.nanos
-        deletions = len(pods)
+        order, deletions = DeletionOrder(pods), len(pods)
         if request.HasField("delete_count"):
             deletions = min(request.delete_count, deletions)
         rankings = {
-            each: rank(each, pods, spreads, found.related, now, deletions) for each in Strategy
+            each: rank(each, order, spreads, found.related, now, deletions) for each in Strategy
         }
         _add_pods(response, pods, rankings[strategy], spreads)
         for (constraint, limits), each in zip(wanted, spreads, strict=True):
@@ -184,7 +178,7 @@ class DeletionRanker:
                 strategy=_NUMBERS[named],
                 kept_count=ranking.kept,
                 within_count=ranking.within,
-                last_skew=max(ranking.skews[-1] if ranking.skews else present, default=0),
+                last_skew=max(ranking.skews[-1].tolist() if deletions else present, default=0),
             )
         if spreads:
             response.keeps_longest = _NUMBERS[best(rankings)]
@@ -256,18 +250,15 @@ class DeletionRanker:
     def _wanted(
         self, question: _Question, found: _WorkloadPods
     ) -> tuple[list[tuple[Constraint, tuple[str, ...]]], list[str]]:
-        """The constraints to keep, each with its limits, and warnings."""
-        pods, asked = found.pods, question.message.constraints
-        newest = max(range(len(pods)), key=lambda i: (pods[i].created or 0, pods[i].name))
-        template = pod_of(found.listed[newest][1])
-        own = self._own_constraints(template)
+        asked, template = question.message.constraints, _newest(found)
+        own = () if template is None else self._own_constraints(template)
         if asked:
-            group = GroupKey(template.namespace, question.selector)
+            group = GroupKey(question.namespace, question.selector)
             limits = [tuple(sorted(set(each.limited_values))) for each in asked]
             kept = [_asked(each, own, group) for each in asked]
             return list(zip(kept, limits, strict=True)), []
         notes = []
-        if len({listed.constraints for listed, _ in found.listed}) > 1:
+        if template is not None and len(found.constraints) > 1:
             notes.append(
                 "the pods have different constraints; those of the newest, "
                 f"{template.namespace}/{template.name}, are kept"
@@ -275,9 +266,18 @@ class DeletionRanker:
         return [(each, ()) for each in own], notes
 
     def _own_constraints(self, template: Pod) -> Sequence[Constraint]:
-        """The constraints of the pod itself: hard ones, then soft ones."""
         rules = self._rules.rules_for(NO_OVERRIDE, template.scheduler_name)
         return all_constraints(pod_constraints(template, rules, None))
+
+
+def _newest(found: _WorkloadPods) -> Pod | None:
+    """The newest pod that can be read as a whole."""
+    pods = found.pods
+    by_age = sorted(range(len(pods)), key=lambda i: (pods[i].created or 0, pods[i].name))
+    for position in reversed(by_age):
+        with suppress(CorruptValue):
+            return pod_of(found.encoded[position])
+    return None
 
 
 def _checked(request: pb.RankDeletionsRequest, wrong: Problems) -> Selector:
@@ -359,8 +359,7 @@ def _add_pods(
     ranking: Ranking,
     spreads: Sequence[DeletionConstraint],
 ) -> None:
-    """Add the pods that go, in order."""
-    for position, skews in zip(ranking.order, ranking.skews, strict=False):
+    for position, skews in zip(ranking.order, ranking.skews.tolist(), strict=False):
         pod = pods[position]
         response.pods.add(
             pod=common_pb2.PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid),
@@ -452,14 +451,11 @@ def _owner_keys(replica_sets: Iterable[bytes]) -> dict[tuple[str, str], str]:
 
 
 class _SelectorMatches:
-    """Whether a selector matches label sets, each looked at once."""
-
     def __init__(self, selector: Selector) -> None:
         self._selector = selector
         self._known: dict[tuple[tuple[str, str], ...], bool] = {}
 
     def __call__(self, labels: tuple[tuple[str, str], ...]) -> bool:
-        """Whether it matches a set of labels."""
         known = self._known.get(labels)
         if known is None:
             known = self._known[labels] = self._selector.matches(dict(labels))
@@ -481,7 +477,8 @@ def _choose(
             if listed.active:
                 found.related[listed.owner_key, listed.node] += 1
                 if chosen:
-                    found.pods.append(deletion_candidate(each, listed.owner_key))
-                    found.listed.append((listed, each))
+                    found.pods.append(deletion_candidate(listed, each.uid))
+                    found.encoded.append(each)
+                    found.constraints.add(listed.constraints)
             elif chosen:
                 found.left_out += 1

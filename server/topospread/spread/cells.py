@@ -93,14 +93,6 @@ class Cells:
         rows: Sequence[Sequence[int]],
         both: Sequence[tuple[list[int], list[int]]],
     ) -> None:
-        """Take over what was worked out; see :meth:`of` and :meth:`changed`.
-
-        Args:
-            partition: the nodes by class.
-            counts: [slots] matching pods, or None.
-            rows: [classes][n] nodes that hold n matching pods.
-            both: [classes] entries of `held` and `within`.
-        """
         self.held = [held for held, _ in both]
         self.within = [within for _, within in both]
         self.nodes = [within[-1] for within in self.within]
@@ -125,12 +117,7 @@ class Cells:
         return cls(partition, counts, rows, [_held_and_within(row) for row in rows])
 
     def changed(self, counts: NDArray[np.int32], changes: Sequence[CountChange]) -> Cells:
-        """The cells after counts changed; what is known of cells that did not change is kept.
-
-        Args:
-            counts: [slots] matching pods afterwards.
-            changes: since the counts that these are the cells of.
-        """
+        """The cells after counts changed to these; what is known of the other cells is kept."""
         class_of = self.partition.ids.item
         rows, both = list(self._rows), list(self._both)
         members = self.members.copy()

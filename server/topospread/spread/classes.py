@@ -69,14 +69,7 @@ class ClassJudgement:
 
 
 def judge(plan: Plan, topology: Topology, top_k: int, clock: Callable[[], float]) -> ClassJudgement:
-    """Judge all nodes by class.
-
-    Args:
-        plan: for these constraints and this topology's nodes.
-        topology: the state.
-        top_k: how many of the best nodes to name.
-        clock: seconds.
-    """
+    """Judge all nodes by class."""
     cells = cells_of(plan, topology)
     criteria = [criterion(term, topology, cells) for term in plan.hard]
     counted_at = clock()
@@ -148,7 +141,6 @@ class ClassFit:
     """The nodes of one class that pass.
 
     Attributes:
-        number: of the class.
         held: the numbers of matching pods that nodes of the class hold, ascending.
         count: how many of these pass, from the front.
         nodes: that pass.
@@ -325,14 +317,7 @@ def _names(
 
 
 def first_members(cells: Cells, number: int, own: int, count: int) -> list[tuple[int, int]]:
-    """The first nodes of a cell by name: their positions in the order of names, and slots.
-
-    Args:
-        cells: of all nodes.
-        number: of the class.
-        own: matching pods that each node holds.
-        count: nodes wanted, if there are so many.
-    """
+    """The first nodes of a cell by name: their positions in the order of names, and slots."""
     if count > KEPT:
         return _looked_up(cells, number, own, count)
     known = cells.members.get((number, own))

@@ -8,7 +8,7 @@ invalid soft selector does not fail PreFilter (upstream fact 5).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from topospread.kube.affinity import CompiledRequirements, compile_requirements
@@ -26,7 +26,7 @@ from topospread.spread.topology import Eligibility, GroupKey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from topospread.spread.settings import Rules
+    from topospread.spread.settings import FeatureGates, Rules
 
 HARD_ERROR: Final = "get constraints from pod: obtaining pod's hard topology spread constraints: "
 SOFT_ERROR: Final = "calculating preScoreState: obtaining pod's soft topology spread constraints: "
@@ -194,9 +194,6 @@ def effective_selector(
     """The constraint's selector with the pod's values of matchLabelKeys added (KEP-3243).
 
     Keys that the pod lacks are skipped; a nil selector stays match-nothing.
-
-    Raises:
-        SelectorError: the selector does not parse.
     """
     selector = compile_selector(constraint.label_selector)
     if rules.gates.match_label_keys:
@@ -234,4 +231,25 @@ def _eligibility(
         requirements=requirements if affinity and not requirements.matches_all else None,
         tolerations=pod.tolerations if taints else None,
         comparison_operators=rules.gates.taint_comparison_operators and taints,
+    )
+
+
+def drop_disabled_fields(
+    constraints: Iterable[SpreadConstraint], gates: FeatureGates
+) -> tuple[SpreadConstraint, ...]:
+    """Constraints of a new pod as the API server stores them: no field whose gate is off.
+
+    Such a field is dropped silently (KEP-3022, KEP-3094, KEP-3243). An update of a pod that has
+    the field already would keep it.
+    """
+    policies = gates.node_inclusion_policy
+    return tuple(
+        replace(
+            c,
+            min_domains=c.min_domains if gates.min_domains else None,
+            node_affinity_policy=c.node_affinity_policy if policies else None,
+            node_taints_policy=c.node_taints_policy if policies else None,
+            match_label_keys=c.match_label_keys if gates.match_label_keys else (),
+        )
+        for c in constraints
     )

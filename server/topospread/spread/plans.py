@@ -32,7 +32,6 @@ class Term:
         eligible: whether the nodes are counted; looked at for hard constraints per node.
         present: the domains with an eligible node. Empty when per node.
         size: how many domains have an eligible node.
-        counts_nothing: whether the constraint counts no pod.
     """
 
     constraint: Constraint

@@ -61,7 +61,6 @@ class Eligibility:
 
     @override
     def __hash__(self) -> int:
-        """The hash of the content."""
         return self._hash
 
 
@@ -81,7 +80,7 @@ class GroupKey:
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __new__(cls, namespace: str, selector: Selector) -> GroupKey:  # noqa: PYI034 - it has no subclasses
-        """The one of this namespace and selector."""
+        """The one of this content."""
         content = namespace, selector
         with cls._lock:
             found = cls._known.get(content)

@@ -19,7 +19,7 @@ from topospread.store.model import (
     StoredObject,
     Unchanged,
 )
-from topospread.store.values import DIGEST_BYTES
+from topospread.store.values import DIGEST_BYTES, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # can be joined with slashes and read in a terminal.
 _NAME: Final = re.compile(r"[!-.0-~]{1,253}")
 _UID: Final = re.compile(r"[!-~]{0,255}")
-_VERSION: Final = re.compile(r"(0|[1-9][0-9]{0,254})?")
+_VERSION: Final = re.compile(f"({VERSION.pattern})?")
 
 _NAME_TEXT: Final = "must be 1 to 253 visible ASCII characters without '/'"
 _VERSION_TEXT: Final = "must be at most 255 decimal digits without leading zeros, or empty"

@@ -1,113 +1,58 @@
-"""The metric families: names, labels, buckets, and how they are made from what was counted.
+"""Metric families that are made at a scrape of what is so then: gauges of clusters, pools, caches.
 
-``scheduler_*`` has the names, labels, help texts and buckets of kube-scheduler (1.36,
-pkg/scheduler/metrics), so that its dashboards and alerts work. Two things differ in substance: a
-Filter or Score of all nodes is one observation (kube-scheduler counts each node), and nothing is
-sampled (kube-scheduler observes one plugin run in ten).
+Series of single constraints come and go with these, so there is a limit on them; the totals, and
+how many constraints have no series of their own, are always there.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import GaugeMetricFamily, Metric
 
-from topospread.telemetry.meters import Distribution
+from topospread.telemetry.meters import Counter, Labels, counter
 
-PLUGIN: Final = "PodTopologySpread"
-SKIP: Final = "Skip"
-EVALUATED: Final = ("PreFilter", "Filter", "PreScore", "Score")
-"""The extension points whose runs scheduler_plugin_evaluation_total counts."""
-
-POINT_LABELS: Final = ("extension_point", "status", "profile")
-
-FIRST_CODES: Final = ("OK", "DEADLINE_EXCEEDED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
-"""Of each method from the beginning: answers, and what a server ends calls with when it is at
-fault or at its limits. Codes that blame the caller come with the first such call."""
+Rows = Iterable[tuple[Labels, object]]
+"""Label values, and an object whose attributes are the values."""
 
 DROPPED: Final = ("over_limit", "handshake", "malformed", "slow")
 """Why an HTTP connection was dropped."""
 
-CALL_BOUNDS: Final = (
-    0.0001,
-    0.0002,
-    0.0003,
-    0.0005,
-    0.00075,
-    0.001,
-    0.0015,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    30.0,
+STATES: Final = ("blocked", "violated", "ineffective", "satisfied")
+
+MISSING: Final = ("not_followed", "loading", "too_many", "failed")
+"""Reasons why constraints are not counted."""
+
+CONSTRAINT_LABELS: Final = (
+    "cluster",
+    "namespace",
+    "owner_kind",
+    "owner_name",
+    "topology_key",
+    "when_unsatisfiable",
+    "constraint_id",
 )
-"""Dense around the target of a few hundred µs; up to the longest deadlines for waits."""
+"""The id tells apart what is otherwise alike, such as two selectors of one owner."""
 
-WAIT_BOUNDS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
-"""The bound 0 counts the calls that did not wait; the rest is around a change's 5 to 30 ms."""
+MOST_BYTES: Final = 253
+"""Of a label's value: as many as most names of Kubernetes may have. Owners' names, which come with
+pods, have no bound there.
+"""
 
-QUEUE_BOUNDS: Final = (
-    0.0001,
-    0.00025,
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    10.0,
-)
-"""From a call that found a thread to one that waited for most of its deadline."""
+EVENTS: Final = ("added", "modified", "deleted", "bookmark")
+WRITTEN: Final = ("applied", "deleted", "skipped", "refused")
+"""Changes written; heartbeats that were not worth one; objects that cannot be stored."""
 
-Series = Mapping[tuple[str, ...], Distribution]
-"""Label values to what was observed under them."""
-
-
-def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Bucket bounds computed in upstream's way, so that ``le`` is the same to the last digit."""
-    factors = itertools.repeat(factor, count - 1)
-    return tuple(itertools.accumulate(factors, lambda bound, by: bound * by, initial=start))
-
-
-PLUGIN_BOUNDS: Final = exponential(0.00001, 1.5, 20)
-FRAMEWORK_BOUNDS: Final = exponential(0.0001, 2, 12)
-POINT_BOUNDS: Final = tuple(sorted({*PLUGIN_BOUNDS, *FRAMEWORK_BOUNDS}))
-"""One observation serves both families of an extension point."""
+REASONS: Final = ("initial", "expired", "state_lost")
+"""Why a kind was listed: at the beginning; the API server has compacted the version that the watch
+began at; the state was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheGauges:
-    """Gauges of the caches of one kind: how full they are.
-
-    Attributes:
-        cache: the kind.
-        size: bytes that they hold together.
-        most: bytes that one of them may hold.
-        evicted: entries that had to go for lack of room, until now.
-    """
+    """How full the caches of one kind are; ``most`` bytes are for each of them."""
 
     cache: str
     size: int
@@ -117,18 +62,11 @@ class CacheGauges:
 
 @dataclass(frozen=True, slots=True)
 class ClusterGauges:
-    """Gauges of one cluster that is followed.
+    """How a cluster is followed.
 
     Attributes:
-        cluster: its name.
         objects: objects in the snapshot by kind, for example ``{"Node": 5000}``.
-        groups: selectors whose counts are kept.
-        revision_lag: transactions that the store's head, as last seen, is ahead of the snapshot.
         stale_seconds: for how long the store has been out of reach; 0 when it is not.
-        snapshot_age_seconds: since the snapshot was last known to be the newest state.
-        corrupt_values: stored values that cannot be read and are left out.
-        identity_changed: the store has another history than the snapshot, or none.
-        label_sets: different label sets of counted pods.
     """
 
     cluster: str
@@ -144,14 +82,7 @@ class ClusterGauges:
 
 @dataclass(frozen=True, slots=True)
 class PoolGauges:
-    """Gauges of one thread pool: how busy it is.
-
-    Attributes:
-        pool: its name, for example ``decisions``.
-        queued: calls that no thread has begun.
-        busy: calls being worked on.
-        waiting: calls that wait for a revision or a first load.
-    """
+    """How busy a thread pool is, in calls."""
 
     pool: str
     queued: int
@@ -159,109 +90,106 @@ class PoolGauges:
     waiting: int = 0
 
 
-def histogram(
-    name: str, text: str, labels: tuple[str, ...], bounds: tuple[float, ...], series: Series
-) -> HistogramMetricFamily:
-    """A histogram family out of distributions whose bounds contain ``bounds``."""
-    family = HistogramMetricFamily(name, text, labels=labels)
-    # As Go writes them, for bounds that are no whole numbers.
-    ends = [repr(bound) for bound in bounds]
-    for values, seen in series.items():
-        count = seen.count
-        below = zip(ends, map(float, seen.cumulated(bounds)), strict=True)
-        family.add_metric(values, [*below, ("+Inf", float(count))], seen.total)
-    return family
+@dataclass(frozen=True, slots=True)
+class ConstraintGauges:
+    """How one constraint is.
+
+    Attributes:
+        labels: the values of CONSTRAINT_LABELS but the first.
+        state: one of STATES.
+    """
+
+    labels: Labels
+    state: str
+    skew: int
+    max_skew: int
+    blocked: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConstraints:
+    """How the constraints of one cluster are.
+
+    Attributes:
+        totals: constraints by state; empty before they were counted.
+        omitted: those of them by state that were chosen and are more than the limit.
+        age_seconds: since they were last worked out, or the cluster was seen to be unchanged.
+        constraints: with series of their own.
+        missing: why they are not counted at the newest state; empty where they are.
+    """
+
+    cluster: str
+    totals: Mapping[str, int]
+    omitted: Mapping[str, int]
+    age_seconds: float
+    constraints: Sequence[ConstraintGauges]
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KindCounters:
+    """What the sync counted of one kind."""
+
+    events: Mapping[str, Counter] = field(default_factory=lambda: _counters(EVENTS))
+    changes: Mapping[str, Counter] = field(default_factory=lambda: _counters(WRITTEN))
+    lists: Mapping[str, Counter] = field(default_factory=lambda: _counters(REASONS))
+    failures: Counter = field(default_factory=Counter)
+
+
+def _counters(names: Iterable[str]) -> Mapping[str, Counter]:
+    return {name: Counter() for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class KindGauges:
+    """How far the sync of one kind is.
+
+    Attributes:
+        kind: Kubernetes' name, for example ``Pod``.
+        watching: it is listed, and a watch is open.
+        lag_seconds: for how long the state may have lacked something that the cluster has: the age
+            of the oldest change not written yet, or of the last contact while there is no watch.
+        objects: known to be in the cluster.
+        counters: counted since the process began.
+    """
+
+    kind: str
+    watching: bool
+    lag_seconds: float
+    objects: int
+    counters: KindCounters
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGauges:
+    """How far the sync of one cluster is.
+
+    Attributes:
+        active: this process is the leader; otherwise it stands by.
+        kinds: each kind; while it stands by, only what was counted before means anything.
+    """
+
+    cluster: str
+    active: bool
+    kinds: tuple[KindGauges, ...]
 
 
 def gauge(
-    name: str, text: str, labels: Iterable[str], values: Mapping[tuple[str, ...], float]
+    name: str, text: str, labels: Labels, values: Mapping[Labels, float]
 ) -> GaugeMetricFamily:
     """A gauge by label values."""
-    family = GaugeMetricFamily(name, text, labels=tuple(labels))
+    family = GaugeMetricFamily(name, text, labels=labels)
     for each, value in values.items():
         family.add_metric(each, value)
     return family
 
 
-def counter(
-    name: str, text: str, labels: tuple[str, ...], series: Mapping[tuple[str, ...], float]
-) -> CounterMetricFamily:
-    """A counter family; ``name`` without ``_total``."""
-    family = CounterMetricFamily(name, text, labels=labels)
-    for values, total in series.items():
-        family.add_metric(values, total)
-    return family
-
-
-def scheduler_families(points: Series, attempts: Mapping[tuple[str, ...], int]) -> Iterator[Metric]:
-    """kube-scheduler's families.
-
-    Args:
-        points: by (extension point, status, profile), with POINT_BOUNDS.
-        attempts: by (result, profile).
-    """
-    by_plugin: dict[tuple[str, ...], Distribution] = {}
-    evaluations: dict[tuple[str, ...], float] = {}
-    for (point, status, profile), seen in points.items():
-        plugin_labels = (PLUGIN, point, status)
-        known = by_plugin.get(plugin_labels)
-        by_plugin[plugin_labels] = known.plus(seen) if known else seen
-        if point in EVALUATED and status != SKIP:
-            run_labels = (PLUGIN, point, profile)
-            evaluations[run_labels] = evaluations.get(run_labels, 0.0) + seen.count
-    yield histogram(
-        "scheduler_plugin_execution_duration_seconds",
-        "Duration for running a plugin at a specific extension point.",
-        ("plugin", "extension_point", "status"),
-        PLUGIN_BOUNDS,
-        by_plugin,
-    )
-    yield counter(
-        "scheduler_plugin_evaluation",
-        "Number of attempts to schedule pods by each plugin and the extension point (available"
-        " only in PreFilter, Filter, PreScore, and Score).",
-        ("plugin", "extension_point", "profile"),
-        evaluations,
-    )
-    yield histogram(
-        "scheduler_framework_extension_point_duration_seconds",
-        "Latency for running all plugins of a specific extension point.",
-        POINT_LABELS,
-        FRAMEWORK_BOUNDS,
-        points,
-    )
-    yield counter(
-        "scheduler_schedule_attempts",
-        "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not"
-        " be scheduled, while 'error' means an internal scheduler problem.",
-        ("result", "profile"),
-        attempts,
-    )
-
-
-def call_families(calls: Series, expected: Mapping[tuple[str, ...], int]) -> Iterator[Metric]:
-    """Calls by (method, code); those that are expected are 0 before the first one."""
-    labels = ("method", "code")
-    totals = dict(expected) | {values: seen.count for values, seen in calls.items()}
-    yield counter("topospread_calls", "Calls answered.", labels, totals)
-    yield histogram(
-        "topospread_call_duration_seconds",
-        "From a call's arrival to its answer.",
-        labels,
-        CALL_BOUNDS,
-        calls,
-    )
-
-
-def dropped_family(dropped: Mapping[tuple[str, ...], float]) -> CounterMetricFamily:
-    """HTTP connections by the reason why they were dropped."""
-    return counter(
-        "topospread_http_connections_dropped",
-        "HTTP connections that were dropped for what the peer did: over_limit, handshake, malformed"
-        " or slow.",
-        ("reason",),
-        dropped,
-    )
+def _gauges(labels: Labels, rows: Rows, *families: tuple[str, str, str]) -> Iterator[Metric]:
+    """A gauge for each attribute of the rows, given as (name, text, attribute)."""
+    rows = list(rows)
+    for name, text, attribute in families:
+        values = {of: getattr(row, attribute) for of, row in rows}
+        yield gauge(f"topospread_{name}", text, labels, values)
 
 
 def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
@@ -273,7 +201,9 @@ def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
         ("cluster", "kind"),
         {(one.cluster, kind): n for one in clusters for kind, n in one.objects.items()},
     )
-    for name, text, read in (
+    yield from _gauges(
+        ("cluster",),
+        (((one.cluster,), one) for one in clusters),
         ("groups", "Selectors whose counts are kept.", "groups"),
         ("label_sets", "Different label sets of counted pods.", "label_sets"),
         ("revision_lag", "Transactions between the snapshot and the store's head.", "revision_lag"),
@@ -293,37 +223,141 @@ def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
             "1 while the store has another history than the snapshot, or none: writes are refused.",
             "identity_changed",
         ),
-    ):
-        values: dict[tuple[str, ...], float] = {
-            (one.cluster,): getattr(one, read) for one in clusters
-        }
-        yield gauge(f"topospread_{name}", text, ("cluster",), values)
+    )
 
 
 def pool_families(pools: Iterable[PoolGauges]) -> Iterator[Metric]:
     """The families of the thread pools."""
-    pools = list(pools)
-    for name, text, read in (
+    yield from _gauges(
+        ("pool",),
+        (((one.pool,), one) for one in pools),
         ("queue_depth", "Calls that no thread has begun.", "queued"),
         ("inflight_calls", "Calls that a thread is working on.", "busy"),
         ("waiting_calls", "Calls that wait for a revision or a first load.", "waiting"),
-    ):
-        values: dict[tuple[str, ...], float] = {(one.pool,): getattr(one, read) for one in pools}
-        yield gauge(f"topospread_{name}", text, ("pool",), values)
+    )
 
 
 def cache_families(caches: Iterable[CacheGauges]) -> Iterator[Metric]:
     """The families of the caches."""
     caches = list(caches)
-    for name, text, read in (
-        ("bytes", "Memory that is kept, about; of all clusters together.", "size"),
-        ("limit_bytes", "Memory that may be kept; of counts and nodes, for each cluster.", "most"),
-    ):
-        values: dict[tuple[str, ...], float] = {(one.cache,): getattr(one, read) for one in caches}
-        yield gauge(f"topospread_cache_{name}", text, ("cache",), values)
+    yield from _gauges(
+        ("cache",),
+        (((one.cache,), one) for one in caches),
+        ("cache_bytes", "Memory that is kept, about; of all clusters together.", "size"),
+        (
+            "cache_limit_bytes",
+            "Memory that may be kept; of counts and nodes, for each cluster.",
+            "most",
+        ),
+    )
     yield counter(
         "topospread_cache_evictions",
         "Entries that went because there was no room for others.",
         ("cache",),
-        {(cache.cache,): cache.evicted for cache in caches},
+        {(one.cache,): one.evicted for one in caches},
+    )
+
+
+def constraint_families(clusters: Iterable[ClusterConstraints]) -> Iterator[Metric]:
+    """The families of constraints."""
+    clusters = list(clusters)
+    for name, text, attribute in (
+        ("constraints", "Spread constraints in force, by state: the worst that holds.", "totals"),
+        (
+            "constraints_omitted",
+            "Constraints of --constraint-metrics without series, for --max-constraint-series.",
+            "omitted",
+        ),
+    ):
+        counted: dict[Labels, float] = {
+            (one.cluster, state): getattr(one, attribute).get(state, 0)
+            for one in clusters
+            if one.totals
+            for state in STATES
+        }
+        yield gauge(f"topospread_{name}", text, ("cluster", "state"), counted)
+    yield gauge(
+        "topospread_constraints_age_seconds",
+        "Since the constraints were last counted, or nothing had changed; before, since the "
+        "cluster is known.",
+        ("cluster",),
+        {(one.cluster,): one.age_seconds for one in clusters},
+    )
+    yield gauge(
+        "topospread_constraints_missing",
+        "1 for the reason why the constraints of the newest state are not counted: "
+        f"{', '.join(MISSING)}.",
+        ("cluster", "reason"),
+        {(one.cluster, each): one.missing == each for one in clusters for each in MISSING},
+    )
+    shown = [
+        ((one.cluster, *map(label_value, each.labels)), each)
+        for one in clusters
+        for each in one.constraints
+    ]
+    yield from _gauges(
+        CONSTRAINT_LABELS,
+        shown,
+        (
+            "constraint_skew",
+            "Pods in the fullest eligible domain, less the global minimum.",
+            "skew",
+        ),
+        ("constraint_max_skew", "maxSkew of the constraint.", "max_skew"),
+        (
+            "constraint_blocked_pods",
+            "Waiting pods that a node could take without this constraint.",
+            "blocked",
+        ),
+    )
+    yield gauge(
+        "topospread_constraint_state",
+        "1 for the state that the constraint is in, 0 for the others.",
+        (*CONSTRAINT_LABELS, "state"),
+        {(*labels, state): each.state == state for labels, each in shown for state in STATES},
+    )
+
+
+def label_value(text: str) -> str:
+    """The beginning of a text that came with an object, with "?" for what cannot be printed."""
+    cut = text[:MOST_BYTES].encode("utf-8", "replace")[:MOST_BYTES].decode("utf-8", "ignore")
+    return cut if cut.isprintable() else "".join(c if c.isprintable() else "?" for c in cut)
+
+
+def sync_families(clusters: Iterable[SyncGauges]) -> Iterator[Metric]:
+    """The families of the sync."""
+    clusters = list(clusters)
+    yield from _gauges(
+        ("cluster",),
+        (((one.cluster,), one) for one in clusters),
+        (
+            "sync_active",
+            "1 while this process syncs the cluster, 0 while it stands by.",
+            "active",
+        ),
+    )
+    of_kinds = [(one, kind) for one in clusters for kind in one.kinds]
+    yield from _gauges(
+        ("cluster", "kind"),
+        (((one.cluster, kind.kind), kind) for one, kind in of_kinds if one.active),
+        ("sync_lag_seconds", "For how long the state may have lacked a change.", "lag_seconds"),
+        ("sync_watching", "1 while the kind is listed and watched.", "watching"),
+        ("sync_objects", "Objects of the kind in the cluster.", "objects"),
+    )
+    for name, text, label in (
+        ("events", "Events that the API server sent.", "type"),
+        ("changes", "What became of changes; skipped: nothing kept differs.", "result"),
+        ("lists", "Times that a kind was listed.", "reason"),
+    ):
+        counted: dict[Labels, float] = {
+            (one.cluster, kind.kind, value): total.read()
+            for one, kind in of_kinds
+            for value, total in getattr(kind.counters, name).items()
+        }
+        yield counter(f"topospread_sync_{name}", text, ("cluster", "kind", label), counted)
+    yield counter(
+        "topospread_sync_failures",
+        "Times that the API server was out of reach, refused, or broke off.",
+        ("cluster", "kind"),
+        {(one.cluster, kind.kind): kind.counters.failures.read() for one, kind in of_kinds},
     )

@@ -2,8 +2,7 @@
 
 Every line that a call causes carries its ``trace_id`` and ``span_id``; further fields are given as
 ``extra={"cluster": name}``. Passwords in addresses and bearer tokens are blanked out wherever they
-turn up, tracebacks included. Texts are cut before anything looks through them, and no line is
-longer than :data:`MAX_LINE`, whatever callers sent.
+turn up, tracebacks included, and no line is longer than :data:`MAX_LINE`, whatever callers sent.
 
 A thread of its own writes to stderr: a pipe that nobody reads must hold up neither calls nor the
 end of the process. Lines that there is no room for meanwhile are counted.
@@ -21,22 +20,19 @@ import select
 import sys
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TextIO
+from typing import TYPE_CHECKING, Final, Literal, TextIO
 
 from typing_extensions import override
 
 from topospread.telemetry.spans import current_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 Format = Literal["auto", "json", "text"]
-
-_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-# uvicorn repeats its message with colours.
-_LEFT_OUT: Final = frozenset({"color_message"})
 
 MAX_MESSAGE: Final = 4096
 MAX_FIELD: Final = 1024
@@ -53,8 +49,16 @@ MAX_QUEUED: Final = 2048
 CLOSE_SECONDS: Final = 1.0
 """For the lines that are queued when the process ends."""
 
+LINES_OF_A_LIBRARY: Final = 10
+SECONDS_OF_A_LIBRARY: Final = 10.0
+"""Lines that a library's logger may write at once, and seconds until it may write another one.
+
+A library may warn of each thing that an unknown caller sends.
+"""
+
 _SCANNED: Final = 4
-"""Times its limit that a text is looked through: a secret is found though its end is cut off."""
+"""Times its limit that a text is looked through for secrets: so that takes no longer, whatever was
+sent, and the secrets of what is left are whole."""
 
 # Each of these takes linear time, tests/telemetry/test_patterns.py sees to it: they run over what
 # callers send. They match within a line of JSON, too, where a blank may be written as \n.
@@ -65,7 +69,9 @@ _SECRETS: Final = (
     (re.compile(r"(bearer(?:\s|\\[nrt])+)[^\s\"',]+", re.IGNORECASE), r"\1***"),
 )
 
-_PYTHON: Final = logging.getLogger("python")
+# What may be half of a secret, of any length, at the end and at the begin of a part of a text.
+_CUT_AT_END: Final = re.compile(r"://[^/\s\"']*\Z")
+_CUT_AT_BEGIN: Final = re.compile(r"\A\s*\S*\s*(?:\S*bearer\s+)?\S*", re.IGNORECASE)
 
 _ESCAPED: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -73,15 +79,14 @@ _ESCAPED: Final = re.compile(
 _ESCAPED_IN_LINES: Final = re.compile(rf"(?!\n){_ESCAPED.pattern}")
 
 _MORE: Final = "…"
-_LONGEST_ESCAPE: Final = len(json.dumps("\U0001f600")) - 2
+
+# uvicorn repeats its message with colours.
+_NO_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {
+    *("message", "asctime", "taskName", "color_message")
+}
 
 _OWN: Final = "topospread"
-LINES_OF_A_LIBRARY: Final = 10
-SECONDS_OF_A_LIBRARY: Final = 10.0
-"""Lines that a library's logger may write at once, and seconds until it may write another one.
-
-A library may warn of each thing that an unknown caller sends.
-"""
+_PYTHON: Final = logging.getLogger("python")
 
 # Loggers of libraries that log every step at INFO.
 _QUIET: Final = ("uvicorn", "opentelemetry", "grpc", "asyncio")
@@ -94,28 +99,58 @@ def without_secrets(text: str) -> str:
     return text
 
 
-def start_logging(level: str, form: Format = "auto", stream: TextIO | None = None) -> LogOutput:
-    """Write all loggers' lines to a stream; to be called by programs, never by libraries.
+class LogOutput:
+    """A destination of all loggers' lines, until :meth:`close`: for programs, never for libraries.
 
     Args:
-        level: ``debug``, ``info``, ``warning`` or ``error``; libraries log from warning on.
+        handler: writes lines.
+        level: of what is logged; libraries log from warning on.
+    """
+
+    def __init__(self, handler: logging.Handler, level: int) -> None:
+        self._handler = handler
+        root = logging.getLogger()
+        libraries = [logging.getLogger(name) for name in _QUIET]
+        self._levels_before = {logger: logger.level for logger in (root, *libraries)}
+        self._hook_before = sys.unraisablehook
+        sys.unraisablehook = _unraisable
+        root.addHandler(handler)
+        root.setLevel(level)
+        for library in libraries:
+            library.setLevel(max(level, logging.WARNING))
+
+    def close(self) -> None:
+        """Remove the handler, and restore the loggers' former levels."""
+        logging.getLogger().removeHandler(self._handler)
+        sys.unraisablehook = self._hook_before
+        for logger, level in self._levels_before.items():
+            logger.setLevel(level)
+        self._handler.close()
+
+
+def start_logging(level: str, form: Format = "auto", stream: TextIO | None = None) -> LogOutput:
+    """Write all loggers' lines to a stream.
+
+    Args:
+        level: ``debug``, ``info``, ``warning`` or ``error``.
         form: ``auto`` is text on a terminal and JSON elsewhere.
         stream: where each line is written at once; default: stderr, through a queue.
     """
     out = sys.stderr if stream is None else stream
+    handler: logging.Handler = logging.StreamHandler(out)
+    if stream is None:
+        with suppress(io.UnsupportedOperation):  # it is no file
+            handler = FileHandler(out.fileno())
     as_text = form == "text" or (form == "auto" and out.isatty())
-    file = _descriptor(out) if stream is None else None
-    handler = logging.StreamHandler(out) if file is None else FileHandler(file)
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
     handler.addFilter(_RateLimit())
     return LogOutput(handler, logging.getLevelNamesMapping()[level.upper()])
 
 
-def _descriptor(stream: TextIO) -> int | None:
-    try:
-        return stream.fileno()
-    except io.UnsupportedOperation:  # it is no file
-        return None
+def _unraisable(what: sys.UnraisableHookArgs) -> None:
+    """Log an exception that Python cannot raise, and would write unescaped to stderr."""
+    text = what.err_msg or "an exception was ignored in"
+    _PYTHON.warning("%s %r: %r", text, what.object, what.exc_value)
 
 
 class FileHandler(logging.Handler):
@@ -142,7 +177,6 @@ class FileHandler(logging.Handler):
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a line."""
         if self._lines.qsize() >= MAX_QUEUED:
             self._dropped += 1
             return
@@ -193,61 +227,14 @@ def lost_lines() -> int:
     return sum(each.lost for each in handlers if isinstance(each, FileHandler))
 
 
-class LogOutput:
-    """A destination of log lines, until :meth:`close`.
-
-    While several are open, the level of the newest holds for all.
-    """
-
-    _open: ClassVar[list[LogOutput]] = []
-    _lock: ClassVar = threading.Lock()
-    _levels_before: ClassVar[dict[logging.Logger, int]] = {}
-    _hook_before: ClassVar = staticmethod(sys.unraisablehook)
-
-    def __init__(self, handler: logging.Handler, level: int) -> None:
-        self._handler = handler
-        self.level = level
-        with self._lock:
-            if not self._open:
-                loggers = [logging.getLogger(), *map(logging.getLogger, _QUIET)]
-                LogOutput._levels_before = {logger: logger.level for logger in loggers}
-                LogOutput._hook_before = staticmethod(sys.unraisablehook)
-                sys.unraisablehook = _unraisable
-            self._open.append(self)
-            logging.getLogger().addHandler(handler)
-            self._set_levels()
-
-    def close(self) -> None:
-        """Remove the handler; with the last output, the loggers' former levels are restored."""
-        with self._lock:
-            if self not in self._open:
-                return
-            self._open.remove(self)
-            logging.getLogger().removeHandler(self._handler)
-            if self._open:
-                self._set_levels()
-            else:
-                sys.unraisablehook = self._hook_before
-                for logger, level in self._levels_before.items():
-                    logger.setLevel(level)
-        self._handler.close()
-
-    def _set_levels(self) -> None:
-        level = self._open[-1].level
-        for logger in self._levels_before:
-            library = logger is not logging.getLogger()
-            logger.setLevel(max(level, logging.WARNING) if library else level)
-
-
 class _RateLimit(logging.Filter):
     """Lets through all of this package's lines, and a limited number of each library's logger.
 
     The next one says how many were left out before it.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._clock = clock
         self._lock = threading.Lock()
         # By logger: lines that it may still write, as of when, and how many were left out.
         self._left: dict[str, tuple[float, float, int]] = {}
@@ -256,7 +243,7 @@ class _RateLimit(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.partition(".")[0] == _OWN:
             return True
-        now = self._clock()
+        now = time.monotonic()
         with self._lock:
             left, at, left_out = self._left.get(record.name, (LINES_OF_A_LIBRARY, now, 0))
             left = min(LINES_OF_A_LIBRARY, left + (now - at) / SECONDS_OF_A_LIBRARY)
@@ -269,30 +256,23 @@ class _RateLimit(logging.Filter):
         return True
 
 
-def _unraisable(what: sys.UnraisableHookArgs) -> None:
-    """Log an exception that Python cannot raise, and would write unescaped to stderr."""
-    text = what.err_msg or "an exception was ignored in"
-    _PYTHON.warning("%s %r: %r", text, what.object, what.exc_value)
-
-
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: time (RFC 3339, UTC), level, logger, message, ids, extra fields."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
         line: dict[str, object] = {
-            "time": _time(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _cut(record.getMessage(), MAX_MESSAGE),
+            "message": _begin(record.getMessage(), MAX_MESSAGE),
         }
-        fields = {name: _bounded(value) for name, value in _fields(record).items()}
+        fields = _fields(record)
         if record.exc_info:
             fields["exception"] = _traceback(self.formatException(record.exc_info))
         text = without_secrets(json.dumps(line | fields, default=str))
-        if len(text) > MAX_LINE:
-            text = without_secrets(json.dumps({**line, "cut": True}))
-        return text
+        return text if len(text) <= MAX_LINE else json.dumps({**line, "cut": True})
 
 
 class TextFormatter(logging.Formatter):
@@ -300,76 +280,78 @@ class TextFormatter(logging.Formatter):
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        at = _time(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
-        fields = "".join(f" {name}={_bounded(value)}" for name, value in _fields(record).items())
+        at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
         # What callers sent must not move a terminal's cursor or begin a line of its own.
-        text = _ESCAPED.sub(_escape, _cut(record.getMessage(), MAX_MESSAGE) + fields)
-        line = f"{at} {record.levelname} {record.name}: {text[:MAX_LINE]}"
+        text = _begin(record.getMessage(), MAX_MESSAGE) + without_secrets(fields)
+        text = _ESCAPED.sub(_escape, text)[:MAX_LINE]
+        line = f"{at} {record.levelname} {record.name}: {text}"
         if record.exc_info:
             traceback = _traceback(self.formatException(record.exc_info))
             line += "\n" + _ESCAPED_IN_LINES.sub(_escape, traceback)
-        return without_secrets(line)
+        return line
 
 
 def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
-def _cut(text: str, most: int, *, begin: bool = True) -> str:
-    """The beginning or the end of a text, as long as JSON writes it in so many bytes."""
-    if len(text) * _LONGEST_ESCAPE <= most:
-        return text
-    if len(text) <= most and _written(text) <= most:
-        return text
-    scanned, limit = _SCANNED * most, most - _written(_MORE)
-    # The secrets first: what is left of one that is cut might not be known for one.
-    if begin:
-        short = without_secrets(text[:scanned])
-        return short[: _longest(lambda count: short[:count], limit)] + _MORE
-    short = without_secrets(text[-scanned:])
-    return _MORE + short[len(short) - _longest(lambda count: short[len(short) - count :], limit) :]
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    """The fields beside the message, and the ids of the call that the thread works for."""
+    fields = {
+        name: _bounded(value) for name, value in vars(record).items() if name not in _NO_FIELDS
+    }
+    if (call := current_call()) is not None:
+        fields["trace_id"] = call.trace_id
+        fields["span_id"] = call.span_id
+    return fields
 
 
-def _longest(part: Callable[[int], str], limit: int) -> int:
-    """The number of characters that JSON writes in so many bytes."""
+def _bounded(value: object) -> object:
+    """A field's value, short enough; a longer one that is no text becomes the beginning of one."""
+    if isinstance(value, str):
+        return _begin(value, MAX_FIELD)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    written = json.dumps(value, default=str)
+    return value if len(written) <= MAX_FIELD else _begin(written, MAX_FIELD)
+
+
+def _traceback(text: str) -> str:
+    """A traceback; of one that is too long the beginning and the end, which say where and what."""
+    if len(text) <= MAX_EXCEPTION and _written(text) <= MAX_EXCEPTION:
+        return without_secrets(text)
+    half = MAX_EXCEPTION // 2
+    return _begin(text, half) + _end(text, half)
+
+
+def _begin(text: str, most: int) -> str:
+    """The beginning of a text without secrets, as long as JSON writes it in so many bytes."""
+    scanned = text[: _SCANNED * most]
+    if len(scanned) < len(text):
+        scanned = _CUT_AT_END.sub("", scanned)
+    scanned = without_secrets(scanned)
+    if len(text) <= most and _written(scanned) <= most:
+        return scanned
+    return scanned[: _longest(lambda count: scanned[:count], most)] + _MORE
+
+
+def _end(text: str, most: int) -> str:
+    """The end of a text, likewise."""
+    scanned = text[-_SCANNED * most :]
+    if len(scanned) < len(text):
+        scanned = _CUT_AT_BEGIN.sub("", scanned)
+    scanned = without_secrets(scanned)
+    start = len(scanned) - _longest(lambda count: scanned[-count:], most)
+    return _MORE + scanned[max(0, start) :]
+
+
+def _longest(part: Callable[[int], str], most: int) -> int:
+    """How many characters JSON writes in so many bytes, less those of the mark of a cut."""
+    limit = most - _written(_MORE)
     counts = range(1, limit + 1)
     return bisect.bisect_right(counts, limit, key=lambda count: _written(part(count)))
 
 
 def _written(text: str) -> int:
     return len(json.dumps(text)) - 2
-
-
-def _bounded(value: object) -> object:
-    """A field's value, short enough; a longer one that is no text becomes the beginning of one."""
-    if isinstance(value, str):
-        return _cut(value, MAX_FIELD)
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    written = json.dumps(value, default=str)
-    return value if len(written) <= MAX_FIELD else _cut(written, MAX_FIELD)
-
-
-def _traceback(text: str) -> str:
-    """A traceback; of one that is too long the beginning and the end, which say where and what."""
-    half = MAX_EXCEPTION // 2
-    if len(text) <= half:
-        return _cut(text, MAX_EXCEPTION)
-    begin, end = text[: len(text) // 2], text[len(text) // 2 :]
-    return _cut(begin, half) + _cut(end, half, begin=False)
-
-
-def _time(record: logging.LogRecord) -> datetime:
-    return datetime.fromtimestamp(record.created, UTC)
-
-
-def _fields(record: logging.LogRecord) -> Mapping[str, object]:
-    fields = {
-        name: value
-        for name, value in vars(record).items()
-        if name not in _STANDARD and name not in _LEFT_OUT
-    }
-    if (call := current_call()) is not None:
-        fields["trace_id"] = call.trace_id
-        fields["span_id"] = call.span_id
-    return fields

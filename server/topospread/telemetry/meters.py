@@ -1,8 +1,13 @@
-"""What calls count with: counters, histograms, and meters of their series.
+"""What each decision counts with; what is counted less often, Prometheus' client library counts.
 
 They cost a call tens of nanoseconds and take no lock: it appends to a deque or draws from an
 ``itertools.count``, one C call each, so no observation is ever lost, whichever threads race. Who
 reads (a scrape) does the arithmetic, under a lock that calls never wait for.
+
+``scheduler_*`` has the names, labels, help texts and buckets of kube-scheduler (1.36,
+pkg/scheduler/metrics), so that its dashboards and alerts work. Two things differ in substance: a
+Filter or Score of all nodes is one observation (kube-scheduler counts each node), and nothing is
+sampled (kube-scheduler observes one plugin run in ten).
 """
 
 from __future__ import annotations
@@ -11,11 +16,16 @@ import itertools
 import threading
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from prometheus_client.core import Metric
 
 Result = Literal["scheduled", "unschedulable", "error"]
 
@@ -24,6 +34,45 @@ _Series = TypeVar("_Series")
 
 FOLD_AT = 512
 """Observations kept before a call folds them: bounds memory without scrapes."""
+
+Series = Mapping[Labels, "Distribution"]
+
+PLUGIN: Final = "PodTopologySpread"
+SKIP: Final = "Skip"
+EVALUATED: Final = ("PreFilter", "Filter", "PreScore", "Score")
+"""The extension points whose runs scheduler_plugin_evaluation_total counts."""
+
+FIRST_CODES: Final = ("OK", "DEADLINE_EXCEEDED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
+"""Of each method from the beginning: answers, and what a server ends calls with when it is at
+fault or at its limits. Codes that blame the caller come with the first such call."""
+
+_MILLISECONDS_OF_CALLS: Final = (
+    *(0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 25, 50, 100, 250, 500),
+    *(1_000, 2_500, 5_000, 10_000, 30_000),
+)
+CALL_BOUNDS: Final = tuple(each / 1000 for each in _MILLISECONDS_OF_CALLS)
+"""Dense around the target of a few hundred µs; up to the longest deadlines for waits."""
+
+WAIT_BOUNDS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+"""The bound 0 counts the calls that did not wait; the rest is around a change's 5 to 30 ms."""
+
+QUEUE_BOUNDS: Final = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 10.0),
+)
+"""From a call that found a thread to one that waited for most of its deadline."""
+
+
+def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """Bucket bounds computed in upstream's way, so that ``le`` is the same to the last digit."""
+    factors = itertools.repeat(factor, count - 1)
+    return tuple(itertools.accumulate(factors, lambda bound, by: bound * by, initial=start))
+
+
+PLUGIN_BOUNDS: Final = exponential(0.00001, 1.5, 20)
+FRAMEWORK_BOUNDS: Final = exponential(0.0001, 2, 12)
+POINT_BOUNDS: Final = tuple(sorted({*PLUGIN_BOUNDS, *FRAMEWORK_BOUNDS}))
+"""One observation serves both families of an extension point."""
 
 
 class Counter:
@@ -137,42 +186,20 @@ class ByLabels(dict[Labels, _Series]):
             return list(self.items())
 
 
-class CallMeter:
-    """Counts the calls of one method."""
+class HistogramsByStatus(dict[str, Histogram]):
+    """The series of one method, or of one extension point and profile, by status."""
 
-    __slots__ = ("_by_code", "_calls", "_method")
+    def __init__(self, series_of: Callable[[str], Histogram]) -> None:
+        super().__init__()
+        self._series_of = series_of
 
-    def __init__(self, calls: ByLabels[Histogram], method: str) -> None:
-        self._calls = calls
-        self._method = method
-        self._by_code: dict[str, Histogram] = {}
-
-    def done(self, code: str, seconds: float) -> None:
-        """A call ended with this status code, for example ``OK``, after so many seconds."""
-        series = self._by_code.get(code)
-        if series is None:
-            series = self._by_code[code] = self._calls[self._method, code]
-        series.observe(seconds)
-
-
-class PointMeter:
-    """Counts the runs of one extension point under one profile."""
-
-    __slots__ = ("_by_status", "_point", "_points", "_profile")
-
-    def __init__(self, points: ByLabels[Histogram], point: str, profile: str) -> None:
-        self._points = points
-        self._point = point
-        self._profile = profile
-        self._by_status: dict[str, Histogram] = {}
+    def __missing__(self, status: str) -> Histogram:
+        series = self[status] = self._series_of(status)
+        return series
 
     def observe(self, status: str, seconds: float) -> None:
-        """A run took so long and ended with the framework's status, for example ``Success``."""
-        series = self._by_status.get(status)
-        if series is None:
-            series = self._points[self._point, status, self._profile]
-            self._by_status[status] = series
-        series.observe(seconds)
+        """A call or run took so long and ended with a status, ``OK`` or ``Success`` for example."""
+        self[status].observe(seconds)
 
 
 class Attempts(ByLabels[Counter]):
@@ -181,3 +208,87 @@ class Attempts(ByLabels[Counter]):
     def add_one(self, result: Result, profile: str) -> None:
         """A pod was judged by this profile."""
         self[result, profile].add_one()
+
+
+def counter(
+    name: str, text: str, labels: Labels, values: Mapping[Labels, float]
+) -> CounterMetricFamily:
+    """A counter by label values; ``name`` without ``_total``."""
+    family = CounterMetricFamily(name, text, labels=labels)
+    for each, value in values.items():
+        family.add_metric(each, value)
+    return family
+
+
+def histogram(
+    name: str, text: str, labels: Labels, bounds: tuple[float, ...], series: Series
+) -> HistogramMetricFamily:
+    """A histogram family out of distributions whose bounds contain ``bounds``."""
+    family = HistogramMetricFamily(name, text, labels=labels)
+    # As Go writes them, for bounds that are no whole numbers.
+    ends = [repr(bound) for bound in bounds]
+    for values, seen in series.items():
+        count = seen.count
+        below = zip(ends, map(float, seen.cumulated(bounds)), strict=True)
+        family.add_metric(values, [*below, ("+Inf", float(count))], seen.total)
+    return family
+
+
+def scheduler_families(points: Series, attempts: Mapping[Labels, int]) -> Iterator[Metric]:
+    """kube-scheduler's families.
+
+    Args:
+        points: by (extension point, status, profile), with POINT_BOUNDS.
+        attempts: by (result, profile).
+    """
+    by_plugin: dict[Labels, Distribution] = {}
+    evaluations: dict[Labels, float] = {}
+    for (point, status, profile), seen in points.items():
+        plugin_labels = (PLUGIN, point, status)
+        known = by_plugin.get(plugin_labels)
+        by_plugin[plugin_labels] = known.plus(seen) if known else seen
+        if point in EVALUATED and status != SKIP:
+            run_labels = (PLUGIN, point, profile)
+            evaluations[run_labels] = evaluations.get(run_labels, 0.0) + seen.count
+    yield histogram(
+        "scheduler_plugin_execution_duration_seconds",
+        "Duration for running a plugin at a specific extension point.",
+        ("plugin", "extension_point", "status"),
+        PLUGIN_BOUNDS,
+        by_plugin,
+    )
+    yield counter(
+        "scheduler_plugin_evaluation",
+        "Number of attempts to schedule pods by each plugin and the extension point (available"
+        " only in PreFilter, Filter, PreScore, and Score).",
+        ("plugin", "extension_point", "profile"),
+        evaluations,
+    )
+    yield histogram(
+        "scheduler_framework_extension_point_duration_seconds",
+        "Latency for running all plugins of a specific extension point.",
+        ("extension_point", "status", "profile"),
+        FRAMEWORK_BOUNDS,
+        points,
+    )
+    yield counter(
+        "scheduler_schedule_attempts",
+        "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not"
+        " be scheduled, while 'error' means an internal scheduler problem.",
+        ("result", "profile"),
+        attempts,
+    )
+
+
+def call_families(calls: Series, expected: Mapping[Labels, int]) -> Iterator[Metric]:
+    """Calls by (method, code); those that are expected are 0 before the first one."""
+    labels = ("method", "code")
+    totals = dict(expected) | {values: seen.count for values, seen in calls.items()}
+    yield counter("topospread_calls", "Calls answered.", labels, totals)
+    yield histogram(
+        "topospread_call_duration_seconds",
+        "From a call's arrival to its answer.",
+        labels,
+        CALL_BOUNDS,
+        calls,
+    )

@@ -2,7 +2,7 @@
 
 Recording a span costs ten times what a call's ids cost, and even an SDK span that is not sampled
 twice of that, so the samplers of the specification are computed here from the trace id and the
-caller's flag, and the SDK is only asked when a span will be exported (tests/telemetry/cost.py
+caller's flag, and the SDK is only asked when a span will be exported (bench/telemetry.py
 measures it). Every call has ids all the same: they go back to the caller and into the logs.
 
 The standard variables apply: ``OTEL_SDK_DISABLED``, ``OTEL_SERVICE_NAME`` (default ``topospread``),
@@ -144,15 +144,9 @@ class Recorder(Protocol):
 
 
 class Tracing:
-    """Starts the calls' spans. To be made in the worker process: the exporter uses grpc."""
+    """Starts the calls' spans; without a recorder none is recorded, and calls still have ids."""
 
     def __init__(self, sampling: Sampling, recorder: Recorder | None) -> None:
-        """See :func:`topospread.telemetry.export.tracing_from_environment`.
-
-        Args:
-            sampling: which calls to record.
-            recorder: keeps them; None records nothing, calls still have ids.
-        """
         self._bound = sampling.bound
         self._parent_based = sampling.parent_based
         self._recorder = recorder

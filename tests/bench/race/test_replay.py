@@ -9,7 +9,7 @@ from bench.race.judge import LogReplay, RaceFindings
 from bench.stores import LogGap, LogRecorder
 from topospread.app.stores import open_store
 from topospread.codec.pods import pod_from_proto
-from topospread.codec.reservations import ReservationTemplate, reservation_key
+from topospread.codec.rows import ReservationTemplate, reservation_key
 from topospread.codec.stored import ends_reservation, stored
 from topospread.store.model import Key, Kind, Put, Remove, Transaction
 from topospread_client import object_from_manifest, pod_from_manifest

@@ -11,7 +11,7 @@ import pytest
 from topospread.index.builder import Builder
 from topospread.index.changes import NodeChange
 from topospread.index.nodes import NodeTable
-from topospread.index.usage import MAX_PENDING, NO_USAGE, PODS
+from topospread.index.snapshot import MAX_PENDING, NO_USAGE, PODS
 from topospread.kube.affinity import compile_requirements
 from topospread.kube.demands import Demand
 from topospread.kube.objects import (
@@ -63,29 +63,6 @@ def _lines(work: object) -> int:
     finally:
         sys.settrace(before)
     return ran
-
-
-@pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
-@pytest.mark.parametrize("key", [HOSTNAME_LABEL, "rank", "disk", "absent"])
-def test_affinity_masks_equal_matching_each_node(operator: str, key: str) -> None:
-    values = {"Exists": (), "DoesNotExist": (), "Gt": ("17",), "Lt": ("300",)}.get(
-        operator, ("node-3", "17", "ssd", "nowhere")
-    )
-    terms = (NodeTerm((NodeExpression(key, operator, values),)),)
-    _agrees(NodeRequirements((), terms))
-
-
-@pytest.mark.parametrize("operator", ["In", "NotIn"])
-@pytest.mark.parametrize("name", ["node-7", "nobody"])
-def test_name_masks_equal_matching_each_node(operator: str, name: str) -> None:
-    terms = (
-        NodeTerm((), (NodeExpression("metadata.name", operator, (name,)),)),
-        NodeTerm((), (NodeExpression("metadata.namespace", operator, (name,)),)),
-    )
-    for some in (terms, terms[:1], terms[1:]):
-        _agrees(NodeRequirements((), some))
-    _agrees(NodeRequirements((("disk", "ssd"), ("absent", "x"))))
-    _agrees(NodeRequirements((("disk", "ssd"),), terms[:1]))
 
 
 def _agrees(requirements: NodeRequirements) -> None:
@@ -154,8 +131,17 @@ def test_masks_of_many_terms_equal_matching_each_node() -> None:
             NodeTerm(tuple(expression() for _ in range(chosen.randrange(4))))
             for _ in range(chosen.randrange(1, 6))
         ]
-        name = NodeExpression("metadata.name", "In", (f"node-{chosen.randrange(NODES)}",))
-        _agrees(NodeRequirements((), (*terms, NodeTerm((expression(),), (name,)))))
+        name = f"node-{chosen.randrange(2 * NODES)}"
+        field = NodeExpression(
+            chosen.choice(("metadata.name", "metadata.namespace")),
+            chosen.choice(("In", "NotIn")),
+            (name,),
+        )
+        selector = tuple((key, "ssd") for key in keys if not chosen.randrange(9))
+        alone = NodeTerm((), (field,))
+        _agrees(NodeRequirements(selector, (*terms, NodeTerm((expression(),), (field,)))))
+        _agrees(NodeRequirements(selector, (alone,)))
+        _agrees(NodeRequirements(selector, (NodeTerm((expression(),)),)))
 
 
 def test_the_masks_of_one_pod_look_at_its_terms_once() -> None:

@@ -11,9 +11,9 @@ from tests.service.world import (
     World,
     best,
     constraint,
+    encoded,
     incoming,
     node,
-    pod_of,
     running,
     soft,
     world,
@@ -21,22 +21,20 @@ from tests.service.world import (
 from topospread.cache import LARGEST_KEY
 from topospread.errors import InvalidRequest, NotFound
 from topospread.index.builder import Builder
+from topospread.service.decisions.batch import evaluate_batch
 from topospread.service.decisions.evaluate import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
     Evaluation,
     evaluate,
-    evaluate_batch,
 )
 from topospread.service.decisions.pods import Limits
 from topospread.service.decisions.request import PodRef, SettingsOverride
 from topospread.spread.verdicts import Code
-from topospread_client import pod_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.service.world import Json
     from topospread.index.groups import Group
     from topospread.index.pods import SortedSlots
     from topospread.spread.topology import GroupKey
@@ -53,16 +51,6 @@ def spread_out(world: World, pods: dict[str, int]) -> None:
 
 
 # ------------------------------ order
-
-
-def test_the_best_scores_come_first(empty_world: World):
-    spread_out(empty_world, {"n1": 3, "n2": 0, "n3": 2, "n4": 1})
-    assert best(empty_world, incoming(soft())) == ["n2", "n4", "n3", "n1"]
-
-
-def test_equal_scores_are_ordered_by_fewest_matching_pods(empty_world: World):
-    spread_out(empty_world, {"n1": 3, "n2": 0, "n3": 2, "n4": 1})
-    assert best(empty_world, incoming(constraint(maxSkew=9))) == ["n2", "n4", "n3", "n1"]
 
 
 def test_equal_scores_and_pods_are_ordered_by_name_as_bytes(empty_world: World):
@@ -153,22 +141,6 @@ def test_empty_cluster_is_unschedulable_even_for_an_unparsable_pod(empty_world: 
     )
 
 
-def test_a_soft_constraint_that_does_not_parse_costs_only_the_scores(three_zones: World):
-    pod = incoming(constraint(), soft(labelSelector=BROKEN))
-    answer = evaluate(three_zones.engine, three_zones.ask(pod))
-    assert answer.pre_score.code is Code.ERROR
-    assert [ranked.name for ranked in answer.top] == ["n-c"]
-
-
-def test_scores_stay_within_their_bounds_for_a_skew_that_no_api_server_lets_pass(
-    three_zones: World,
-):
-    for skew in (0, -1, -1000):
-        answer = evaluate(three_zones.engine, three_zones.ask(incoming(soft(maxSkew=skew))))
-        assert answer.pre_score.code is Code.SUCCESS
-        assert all(0 <= ranked.normalized <= 100 for ranked in answer.top)
-
-
 # ------------------------------ pods of the state
 
 
@@ -207,7 +179,7 @@ def test_a_pod_is_validated_when_that_is_asked_for(three_zones: World):
 def test_each_pod_of_a_batch_is_judged_as_if_alone(three_zones: World):
     pods = [incoming(constraint()), incoming(constraint(HOSTNAME)), incoming(soft()), incoming()]
     answers = evaluate_batch(
-        three_zones.engine, three_zones.ask(), [pod_of(pod) for pod in pods]
+        three_zones.engine, three_zones.ask(), [encoded(pod) for pod in pods]
     ).answers
     for pod, answer in zip(pods, answers, strict=True):
         alone = evaluate(three_zones.engine, three_zones.ask(pod))
@@ -221,7 +193,7 @@ def test_a_bad_pod_fails_alone_and_all_are_at_one_revision(three_zones: World):
     pods = [incoming(constraint()), too_many, invalid, incoming(constraint(labelSelector=BROKEN))]
     ask = three_zones.ask(validate=True)
     first, second, third, fourth = evaluate_batch(
-        three_zones.engine, ask, [pod_of(pod) for pod in pods]
+        three_zones.engine, ask, [encoded(pod) for pod in pods]
     ).answers
     assert isinstance(first, Evaluation)
     assert [ranked.name for ranked in first.top] == ["n-c"]
@@ -231,7 +203,7 @@ def test_a_bad_pod_fails_alone_and_all_are_at_one_revision(three_zones: World):
     assert third.violations[0].field == "spec.topologySpreadConstraints[0].maxSkew"
     assert isinstance(fourth, InvalidRequest)
     answers = evaluate_batch(
-        three_zones.engine, three_zones.ask(), [pod_of(pod) for pod in (*pods, pods[0])]
+        three_zones.engine, three_zones.ask(), [encoded(pod) for pod in (*pods, pods[0])]
     ).answers
     revisions = {a.resolved.cycle.view.token for a in answers if isinstance(a, Evaluation)}
     assert revisions == {three_zones.revision}
@@ -243,7 +215,7 @@ def test_a_batch_with_more_selectors_than_are_kept():
         made.apply(node("n", "z"), *(running(f"w{n}", "n", f"app-{n}") for n in range(50)))
         pods = [incoming(constraint(app=f"app-{n}"), app=f"app-{n}") for n in range(50)]
         pods.append(incoming(*(constraint(f"key-{n}", app=f"app-{n}") for n in range(40))))
-        answers = evaluate_batch(made.engine, made.ask(), [pod_of(pod) for pod in pods]).answers
+        answers = evaluate_batch(made.engine, made.ask(), [encoded(pod) for pod in pods]).answers
         assert [a.feasible for a in answers if isinstance(a, Evaluation)] == [*[1] * 50, 0]
         counted = [a.resolved.cycle for a in answers[:50] if isinstance(a, Evaluation)]
         assert [int(cycle.states[0].counts[0]) for cycle in counted] == [1] * 50
@@ -261,7 +233,7 @@ def test_selectors_of_one_request_do_not_evict_each_other(monkeypatch):
     monkeypatch.setattr(Builder, "_count", counting)
     with world(max_groups=100) as made:
         made.apply(node("n", "z"))
-        pods = [pod_of(incoming(constraint(app=f"app-{n}"), app=f"app-{n}")) for n in range(140)]
+        pods = [encoded(incoming(constraint(app=f"app-{n}"), app=f"app-{n}")) for n in range(140)]
         evaluate_batch(made.engine, made.ask(), pods[:60])
         evaluate_batch(made.engine, made.ask(), pods[100:])
         assert len(counted) == 100
@@ -272,7 +244,7 @@ def test_selectors_of_one_request_do_not_evict_each_other(monkeypatch):
 def test_a_batch_may_be_empty_and_not_too_big():
     with world(limits=Limits(batch_pods=3)) as made:
         made.apply(node("n"))
-        pod = pod_of(incoming())
+        pod = encoded(incoming())
         assert evaluate_batch(made.engine, made.ask(), []).answers == []
         assert len(evaluate_batch(made.engine, made.ask(), [pod] * 3).answers) == 3
         with pytest.raises(InvalidRequest, match="4 in one batch, at most 3: split it"):
@@ -295,8 +267,7 @@ def test_a_batch_is_bounded_as_a_whole():
                 )
                 for p in range(pods)
             ]
-            encoded = [_bytes_of(pod) for pod in asked]
-            return evaluate_batch(made.engine, made.ask(), encoded).answers
+            return evaluate_batch(made.engine, made.ask(), [encoded(pod) for pod in asked]).answers
 
         assert len(batch(20, 3)) == 20
         with pytest.raises(
@@ -311,23 +282,19 @@ def test_a_batch_is_bounded_as_a_whole():
         terms = [{"matchExpressions": [{"key": "a", "operator": "Exists"}] * 3}]
         affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         some = [incoming(app=f"a{p}", affinity={"nodeAffinity": affinity}) for p in range(12)]
-        encoded = [_bytes_of(pod) for pod in some]
+        bound = [encoded(pod) for pod in some]
         with pytest.raises(InvalidRequest, match=r"than 100 in one .*, the first 6 are not too"):
-            evaluate_batch(made.engine, made.ask(), encoded)
-        assert len(evaluate_batch(made.engine, made.ask(), encoded[:6]).answers) == 6
+            evaluate_batch(made.engine, made.ask(), bound)
+        assert len(evaluate_batch(made.engine, made.ask(), bound[:6]).answers) == 6
         # What is remembered is not read again.
-        assert len(evaluate_batch(made.engine, made.ask(), encoded[:12:2]).answers) == 6
-        assert len(evaluate_batch(made.engine, made.ask(), encoded).answers) == 12
+        assert len(evaluate_batch(made.engine, made.ask(), bound[:12:2]).answers) == 6
+        assert len(evaluate_batch(made.engine, made.ask(), bound).answers) == 12
         # A large one is not kept, and so counts each time.
-        large = _bytes_of(incoming(constraint("key", app="x"), app="x" * LARGEST_KEY))
+        large = encoded(incoming(constraint("key", app="x"), app="x" * LARGEST_KEY))
         assert len(evaluate_batch(made.engine, made.ask(), [large]).answers) == 1
         with pytest.raises(InvalidRequest, match="more than 10000 bytes in one batch"):
             evaluate_batch(made.engine, made.ask(), [large] * 2)
         # However many they are, equal ones are judged once.
-        one = _bytes_of(incoming(constraint("key", app="x"), app="app"))
+        one = encoded(incoming(constraint("key", app="x"), app="app"))
         answers = evaluate_batch(made.engine, made.ask(), [one] * 200).answers
         assert len({id(a.verdicts) for a in answers if isinstance(a, Evaluation)}) == 1
-
-
-def _bytes_of(manifest: Json) -> bytes:
-    return pod_from_manifest(manifest).SerializeToString()

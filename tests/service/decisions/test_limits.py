@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.service.world import HOSTNAME, ZONE, World, constraint, incoming, node, running, soft
+from tests.service.world import HOSTNAME, World, constraint, incoming, node, running, soft
+from topospread.codec.frames import json_pod
 from topospread.errors import InvalidRequest
-from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, SpreadConstraint
+from topospread.kube.objects import SCHEDULE_ANYWAY, SpreadConstraint
 from topospread.service.decisions.evaluate import evaluate
 from topospread.service.decisions.extension_points import filter_, pre_filter, score
 from topospread.service.decisions.request import SettingsOverride
@@ -20,10 +21,10 @@ USE_CASES = (pre_filter, filter_, score, evaluate)
 
 
 @pytest.mark.parametrize("use_case", USE_CASES)
-def test_ten_thousand_constraints_are_refused(three_zones: World, use_case):
-    pod = incoming(*[constraint(f"key-{n}") for n in range(10_000)])
-    with pytest.raises(InvalidRequest, match="10000 constraints, at most 64 are judged"):
-        use_case(three_zones.engine, three_zones.ask(pod))
+def test_thousands_of_constraints_are_refused(three_zones: World, use_case):
+    pod = incoming(*[constraint(f"key-{n}") for n in range(4000)])
+    with pytest.raises(InvalidRequest, match="4000 constraints, at most 64 are judged"):
+        use_case(three_zones.engine, three_zones.ask(json_pod(pod)))
 
 
 def test_as_many_constraints_as_are_allowed_are_judged(three_zones: World):
@@ -65,7 +66,7 @@ def huge(**selector: Any) -> dict[str, Any]:
 )
 def test_huge_selectors_are_refused(three_zones: World, pod):
     with pytest.raises(InvalidRequest, match="more than 5000 expressions and values"):
-        evaluate(three_zones.engine, three_zones.ask(pod))
+        evaluate(three_zones.engine, three_zones.ask(json_pod(pod)))
 
 
 def test_big_selectors_are_judged(three_zones: World):
@@ -130,39 +131,6 @@ def test_odd_keys_and_actions_are_answered(three_zones: World):
     for action in ("", "doNotSchedule", "Sometimes"):
         pod = incoming(constraint(whenUnsatisfiable=action))
         assert evaluate(three_zones.engine, three_zones.ask(pod)).pre_filter.code is Code.SKIP
-
-
-def test_nulls_are_like_absent_values(three_zones: World):
-    nothing: dict[str, Any] = {
-        "metadata": {
-            "name": "incoming",
-            "namespace": None,
-            "labels": None,
-            "ownerReferences": None,
-        },
-        "spec": {
-            "nodeSelector": None,
-            "affinity": None,
-            "tolerations": None,
-            "topologySpreadConstraints": None,
-        },
-        "status": None,
-    }
-    assert evaluate(three_zones.engine, three_zones.ask(nothing)).feasible == 3
-    constrained = incoming(
-        {
-            "maxSkew": 1,
-            "topologyKey": ZONE,
-            "whenUnsatisfiable": DO_NOT_SCHEDULE,
-            "labelSelector": {"matchLabels": {"app": "web"}, "matchExpressions": None},
-            "minDomains": None,
-            "nodeAffinityPolicy": None,
-            "nodeTaintsPolicy": None,
-            "matchLabelKeys": None,
-        }
-    )
-    answer = evaluate(three_zones.engine, three_zones.ask(constrained))
-    assert [ranked.name for ranked in answer.top] == ["n-c"]
 
 
 def test_the_largest_numbers_are_answered(three_zones: World):

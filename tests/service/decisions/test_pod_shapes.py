@@ -6,8 +6,6 @@ import gc
 from typing import TYPE_CHECKING
 
 from tests.service.world import (
-    HOSTNAME,
-    ZONE,
     Json,
     World,
     best,
@@ -22,9 +20,7 @@ from topospread.cache import BUDGETS, LARGEST_KEY
 from topospread.codec.frames import framed
 from topospread.index.nodes import NodeTable
 from topospread.service.decisions.evaluate import evaluate
-from topospread.service.decisions.extension_points import filter_
 from topospread.service.decisions.pods import PodShape, PodShapes, ShapedPod
-from topospread.spread.verdicts import Code
 from topospread_client import pod_from_manifest
 
 if TYPE_CHECKING:
@@ -121,58 +117,3 @@ def test_nothing_that_follows_from_a_large_pod_is_kept(three_zones: World):
     assert answer.resolved.cycle.effective not in nodes.plans
     assert answer.kept is None
     assert best(three_zones, pod) == best(three_zones, incoming(constraint()))
-
-
-def test_siblings_of_a_pod_are_judged_by_the_state_of_their_time(three_zones: World):
-    """What is kept of a pod's shape follows nodes, pods, workloads and rules."""
-    pod = incoming(constraint())
-    names = iter("abcdef")
-    shapes = set()
-
-    def again() -> list[str]:
-        sibling = shaped(three_zones, pod | {"metadata": pod["metadata"] | {"name": next(names)}})
-        shapes.add(sibling.shape)
-        return best(three_zones, sibling)
-
-    assert again() == ["n-c"]
-    three_zones.apply(running("w4", "n-c"))
-    assert again() == ["n-b", "n-c"]
-    three_zones.apply(node("n-d", "d"))
-    assert again() == ["n-d"]
-    three_zones.apply(node("n-d", "a"))
-    assert again() == ["n-b", "n-c"]
-    three_zones.apply(node("n-d", **{ZONE: "c", "disk": "ssd"}))
-    assert again() == ["n-b", "n-c", "n-d"]
-    assert len(shapes) == 1
-
-
-def test_a_sibling_of_another_workload_gets_other_defaults(three_zones: World):
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "s", "namespace": "default"},
-        "spec": {"selector": {"app": "web"}},
-    }
-
-    def scored() -> Code:
-        pod = shaped(three_zones, incoming())
-        return evaluate(three_zones.engine, three_zones.ask(pod)).pre_score.code
-
-    assert scored() is Code.SKIP
-    three_zones.apply(service)
-    assert scored() is Code.SUCCESS
-    three_zones.apply(service | {"spec": {"selector": {"app": "db"}}})
-    assert scored() is Code.SKIP
-
-
-def test_evaluate_agrees_with_filter_on_judging_by_class_or_by_node(three_zones: World):
-    three_zones.apply(*(node(f"m{n}", f"z{n % 90}") for n in range(180)), node("keyless"))
-    for pod in (
-        incoming(constraint(), constraint(HOSTNAME)),
-        incoming(constraint(), constraint(HOSTNAME, "db")),
-        incoming(constraint(minDomains=99), soft(HOSTNAME)),
-    ):
-        filtered = filter_(three_zones.engine, three_zones.ask(pod)).verdicts.tolist()
-        answer = evaluate(three_zones.engine, three_zones.ask(pod))
-        assert answer.feasible == filtered.count(0)
-        assert answer.nodes == len(filtered) == 184

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.service.world import HOSTNAME, ZONE, World, constraint, incoming, node, pod_of, running
+from tests.service.world import HOSTNAME, ZONE, World, constraint, encoded, incoming, node, running
 from topospread.errors import InvalidRequest
 from topospread.kube.objects import DO_NOT_SCHEDULE, SpreadConstraint
-from topospread.service.decisions.evaluate import Evaluation, evaluate, evaluate_batch
+from topospread.service.decisions.batch import evaluate_batch
+from topospread.service.decisions.evaluate import Evaluation, evaluate
 from topospread.service.decisions.extension_points import filter_, pre_filter
 from topospread.service.decisions.request import DecisionRequest, SettingsOverride
 from topospread.spread.settings import LIST, ConfiguredRules, FeatureGates, Profile
@@ -141,7 +142,7 @@ def test_new_rules_hold_for_new_questions_and_old_cycles_keep_theirs(world: Worl
 
 def test_settings_of_a_batch_hold_for_all_pods(world: World):
     ask = world.ask(settings=SettingsOverride("by-node"))
-    pods = [pod_of(incoming(schedulerName=name)) for name in ("by-zone", "nothing")]
+    pods = [encoded(incoming(schedulerName=name)) for name in ("by-zone", "nothing")]
 
     def profiles(ask: DecisionRequest) -> list[Profile]:
         answers = evaluate_batch(world.engine, ask, pods).answers

@@ -32,7 +32,7 @@ class InspectionCase:
 def inspection_cases() -> Iterator[InspectionCase]:
     """All cases."""
     path = Path(__file__).parent / "cases.yaml"
-    for written in yaml.safe_load(path.read_text(encoding="utf-8")):
+    for written in yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader):
         pods = [
             pod_of(f"p{i}-{n}", **({"constraints": written["constraints"]} | each))
             for i, each in enumerate(written["pods"])

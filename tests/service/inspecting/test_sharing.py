@@ -14,7 +14,7 @@ import pytest
 from tests.conformance.objects import object_of
 from tests.errors.error_status import error_status
 from tests.servers import Peer, served
-from tests.service.inspecting.test_too_many import owned
+from tests.service.inspecting.test_inventory import owned
 from tests.service.world import CLUSTER, PATIENCE, World
 from tests.waiting import until
 from topospread.cache import BUDGETS
@@ -61,7 +61,7 @@ def test_calls_with_equal_settings_share_an_inspection(world: World) -> None:
         first = inspected(world, one)
         assert inspected(world, two) is first
     with inspects.reader(CLUSTER, settings[0]) as another:
-        assert inspected(world, another).inspector is not first.inspector
+        assert inspected(world, another) is not first
 
 
 def test_an_inspection_ends_with_its_last_reader_for_others(world: World) -> None:
@@ -106,7 +106,9 @@ def test_bytes_of_all_are_bounded_and_one_alone_is_not_refused(
             opened.enter_context(inspects.reader(CLUSTER, SettingsOverride(gates=gates)))
             for gates in GATES[:2]
         ]
-        assert inspected(world, readers[0]).inspector.size >= 6 * cluster_inspector.ROW_BYTES
+        inspected(world, readers[0])
+        (held,) = (each.inspector for each in inspects._own.values())
+        assert held.size >= 6 * cluster_inspector.ROW_BYTES
         monkeypatch.setattr(BUDGETS["inspections"], "most", 7 * cluster_inspector.ROW_BYTES)
         with pytest.raises(QueueFull, match="would take more than 0 MiB"):
             inspected(world, readers[1])
@@ -191,7 +193,7 @@ def test_watches_with_settings_hold_few_inspections(of_its_own: tuple[Server, Pe
 
     watches = [watch(gates) for gates in GATES[:-1] for _ in range(3)]
     assert {len(next(each).constraints) for each in watches} == {6}
-    held = server._inspector._own
+    held = server.parts.inspector._own
     assert sorted(each.readers for each in held.values()) == [3] * MAX_OWN_SETTINGS
     assert BUDGETS["inspections"].size >= sum(each.inspector.size for each in held.values())
     with pytest.raises(grpc.RpcError) as refused:

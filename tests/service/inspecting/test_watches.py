@@ -11,7 +11,6 @@ import pytest
 from tests.conformance.objects import object_of
 from tests.service.inspecting.cases import pod_of
 from tests.service.world import node
-from topospread.replica.view import Token
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import inspector_service_pb2 as pb
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from tests.servers import Peer
 
 PATIENCE = 60.0
-NEWEST = common_pb2.Consistency(fully_consistent=True)
 
 
 def pod(name: str, where: str, owner: str = "web") -> dict[str, Any]:
@@ -54,13 +52,6 @@ class Watched:
         reference = state.ObjectReference(kind=common_pb2.KIND_POD, name=name)
         request = state.DeleteObjectsRequest(cluster=self.cluster, objects=[reference])
         self.peer.state.DeleteObjects(request, timeout=PATIENCE)
-
-    def list(self) -> pb.ListConstraintsResponse:
-        request = pb.ListConstraintsRequest(cluster=self.cluster, consistency=NEWEST)
-        found: pb.ListConstraintsResponse = self.peer.inspector.ListConstraints(
-            request, timeout=PATIENCE
-        )
-        return found
 
     def watch(self, **more: Any) -> Iterator[pb.WatchConstraintsResponse]:
         found: Iterator[pb.WatchConstraintsResponse] = self.peer.inspector.WatchConstraints(
@@ -132,22 +123,6 @@ def test_with_settings_of_its_own_changes_are_sent_as_well(watched: Watched) -> 
     watched.apply(pod("web-1", "n-a"))
     second = next(watch)
     assert (second.complete, skews(second)) == (False, {"web": 2})
-
-
-def test_from_a_lists_revision_only_what_changed_since(watched: Watched) -> None:
-    watched.apply(pod("api-0", "n-a", "api"))
-    revision = watched.list().meta.revision
-    watched.apply(pod("api-1", "n-a", "api"))
-    watched.list()  # so that the server has seen it
-    first = next(watched.watch(revision=revision))
-    assert (first.complete, skews(first)) == (False, {"api": 2})
-
-
-def test_from_a_revision_that_the_server_does_not_know_all_is_sent(watched: Watched) -> None:
-    known = Token.decode(watched.list().meta.revision)
-    unknown = Token("another", known.revision).encode()
-    first = next(watched.watch(revision=unknown))
-    assert (first.complete, skews(first)) == (True, {"web": 1})
 
 
 def test_a_watch_of_a_cluster_that_is_deleted_ends(watched: Watched) -> None:

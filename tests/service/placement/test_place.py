@@ -80,38 +80,28 @@ def test_placing_again_renews(placer: Placer):
     assert placer.held() == {"default/a": first.node}
 
 
-def test_reservation_moves_when_its_node_is_not_allowed_any_more(placer: Placer):
-    placer.place(named("a", BY_ZONE))
-    placer.apply(running("w4", "n-c"), running("w5", "n-c"))
-
-    assert placer.place(named("a", BY_ZONE)).node == "n-b"
-    assert placer.held() == {"default/a": "n-b"}
-
-
 @pytest.mark.parametrize(
     ("change", "candidates"),
     [
         ({"spec": {"unschedulable": True}}, None),
         ({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}, None),
         ({}, ["n-a", "n-b"]),
+        ("gone", None),
+        ("full", None),
     ],
 )
-def test_reservation_moves_when_its_node_is_no_candidate_any_more(
-    placer: Placer, change, candidates
-):
-    pod = named("a", constraint(maxSkew=3))
+def test_reservation_moves_when_its_node_is_no_place_any_more(placer: Placer, change, candidates):
+    pod = named("a", constraint(maxSkew=3 if change != "full" else 1))
     assert placer.place(pod).node == "n-c"
-    placer.apply(node("n-c", "c") | change)
+    if change == "gone":
+        placer.world.delete(Kind.NODE, "n-c")
+    elif change == "full":
+        placer.apply(running("w4", "n-c"), running("w5", "n-c"))
+    else:
+        placer.apply(node("n-c", "c") | change)
 
     assert placer.place(pod, candidates).node == "n-b"
     assert placer.held() == {"default/a": "n-b"}
-
-
-def test_reservation_moves_when_its_node_is_gone(placer: Placer):
-    assert placer.place(named("a", BY_ZONE)).node == "n-c"
-    placer.world.delete(Kind.NODE, "n-c")
-
-    assert placer.place(named("a", BY_ZONE)).node == "n-b"
 
 
 def test_a_pod_of_another_uid_takes_the_place_of_the_old_one(placer: Placer):
@@ -130,6 +120,8 @@ def test_bound_pod_gets_the_node_it_runs_on(placer: Placer):
     for same in (pod, named("a", BY_ZONE), PodRef("a"), bound(pod, "n-a")):
         held = placer.place(same)
         assert (held.node, held.already_bound) == ("n-a", True)
+    held = placer.reserve(pod, "n-c")
+    assert (held.node, held.already_bound) == ("n-a", True)
     assert placer.held() == {}
     assert not placer.place(named("a", BY_ZONE, uid="u2")).already_bound
 

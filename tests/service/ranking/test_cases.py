@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.service.ranking.calls import kept
 from tests.service.ranking.cases import Case, cases
-from topospread.spread.ranking import Strategy
+from topospread.spread.deletion import Strategy
 from topospread_proto.v1.deletion_order_pb2 import RankStrategy
 
 if TYPE_CHECKING:

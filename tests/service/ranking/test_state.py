@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -17,7 +18,7 @@ from topospread.replica.replicas import seconds_from_now
 from topospread.service.decisions.request import DecisionRequest
 from topospread.service.ranking import DeletionRanker
 from topospread.store.api import scan_all
-from topospread.store.model import Kind
+from topospread.store.model import Key, Kind, Put
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
 from topospread_proto.v1.deletion_order_pb2 import RANK_STRATEGY_REPLICA_SET, RankConstraint
 from topospread_proto.v1.planner_service_pb2 import RankDeletionsRequest, RankDeletionsResponse
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Json = dict[str, Any]
+
+NO_AFFINITY = b"\x12\x04\x92\x01\x01\xff"
+"""A spec with an affinity that is no message."""
 
 OWNERS = (None, ("ReplicaSet", "web-1"), ("ReplicaSet", "web-2"), ("StatefulSet", "db"))
 
@@ -99,6 +103,15 @@ def test_pods_that_are_not_ranked_are_not_read(three_zones: World) -> None:
     found = ranked(three_zones, counting)
     assert [each.pod.name for each in found.pods] == ["ranked-0", "ranked-1", "ranked-2"]
     assert counting.objects == 3
+
+
+def test_a_damaged_pod_does_not_keep_the_others_from_being_ranked(three_zones: World) -> None:
+    three_zones.apply(*(running(f"p-{n}", "n-a", app="a") for n in range(3)))
+    (newest,) = three_zones.store.get(CLUSTER, [Key(Kind.POD, "default", "p-2")])
+    damaged = replace(newest, payload=newest.payload + NO_AFFINITY, resource_version="")
+    three_zones.store.apply(CLUSTER, [Put(damaged)])
+    found = ranked(three_zones)
+    assert {"p-0", "p-1"} <= {each.pod.name for each in found.pods}
 
 
 def test_pods_of_the_owner_that_are_not_ranked_count_on_their_nodes(three_zones: World) -> None:

@@ -36,7 +36,8 @@ class Case:
 
 def cases() -> list[Case]:
     """All of them."""
-    return [Case(item, cluster_of(item)) for item in yaml.safe_load(FILE.read_text())]
+    items = yaml.load(FILE.read_text(), yaml.CSafeLoader)
+    return [Case(item, cluster_of(item)) for item in items]
 
 
 def cluster_of(item: Json) -> dict[str, list[Json]]:

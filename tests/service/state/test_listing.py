@@ -23,8 +23,8 @@ from tests.store.backends import (
 from tests.store.conftest import SETTINGS
 from topospread.errors import ClusterNotFound, InvalidRequest, RevisionOfOtherHistory
 from topospread.replica.view import Token
-from topospread.service.state.pages import MAX_PAGE, SMALLEST_SCAN, PageRequest
-from topospread.service.state.read import StateReader
+from topospread.service.state.pages import MAX_PAGE, PageRequest
+from topospread.service.state.read import SMALLEST_SCAN, StateReader
 from topospread.store.api import scan_all
 from topospread.store.model import Key, Kind, Remove, StoredObject
 
@@ -119,7 +119,7 @@ def test_work_of_a_small_page_does_not_grow_with_the_cluster(store: Store) -> No
 def test_work_of_a_page_is_bounded_whatever_its_selector_matches(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("topospread.service.state.pages.READ_OBJECTS", 250)
+    monkeypatch.setattr("topospread.service.state.read.READ_OBJECTS", 250)
     fill(store, 2000)
     wanted = pod("p-01900", "ns-1")
     found: list[StoredObject] = []
@@ -137,7 +137,7 @@ def test_work_of_a_page_is_bounded_whatever_its_selector_matches(
 def test_page_ends_where_many_bytes_were_read(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("topospread.service.state.pages.READ_BYTES", 100_000)
+    monkeypatch.setattr("topospread.service.state.read.READ_BYTES", 100_000)
     store.apply(CLUSTER, [put(pod(f"p-{n:03}"), payload=b"x" * 1000) for n in range(450)])
     answer = page(reader(store), 10, matches=lambda _: False)
     assert not answer.objects

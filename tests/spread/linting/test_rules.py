@@ -18,7 +18,7 @@ from topospread.kube.objects import (
 )
 from topospread.kube.selectors import Selector, compile_selector
 from topospread.spread import constraints as effective
-from topospread.spread.linting import linted
+from topospread.spread.linting import workloads
 from topospread.spread.linting.catalog import Severity
 from topospread.spread.linting.engine import NOTHING_KNOWN, RULES, Knowledge, lint
 from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload, Rollout, Share
@@ -326,7 +326,7 @@ def test_each_selector_is_compiled_once_and_tried_on_the_labels_once(monkeypatch
 
         return call
 
-    for module in (linted, effective):
+    for module in (workloads, effective):
         monkeypatch.setattr(module, "compile_selector", counted("compile", compile_selector))
     monkeypatch.setattr(Selector, "matches", counted("match", Selector.matches))
     rollout = Rollout(Share(1), Share(0))

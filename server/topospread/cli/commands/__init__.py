@@ -1,1 +1,1 @@
-"""The verbs of the command line, one module each; most print their own answers."""
+"""The verbs, each in a module, or a few that belong together; see `main.VERBS`."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import DONE, BadInput
 from topospread.cli.kinds import NODE, NUMBERS, POD, ObjectName, object_name
-from topospread.cli.manifest_objects import storable_objects, warn_skipped
+from topospread.cli.manifest_objects import NOT_LOOKED_AT, storable_objects, warn_skipped
 from topospread.cli.options import ClientOptions, server_verb
 from topospread.cli.render import writes
 from topospread.cli.request_options import input_options, validation_option
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
         ClusterObject,
         ReplaceObjectsResponse,
     )
-
-
-_SKIPPED_KINDS: Final = "kinds that spreading does not look at"
 
 
 @click.command("apply", short_help="Write objects to the state.")
@@ -76,7 +73,7 @@ def command(
     except KeyboardInterrupt:
         output.warn("nothing is written: the input was still being read")
         raise
-    warn_skipped(skipped, _SKIPPED_KINDS)
+    warn_skipped(skipped, NOT_LOOKED_AT)
     if not found:
         output.warn("nothing to apply")
         return DONE

@@ -12,8 +12,9 @@ from topospread.cli import documents, output
 from topospread.cli.errors import DONE, BadInput
 from topospread.cli.options import PATH
 from topospread.codec.scheduler_config import read_rules
-from topospread.config.loading import load_settings, read_config
-from topospread.config.settings import SETTINGS
+from topospread.config.descriptions import SETTINGS, redacted
+from topospread.config.files import read_config
+from topospread.config.loading import load_settings
 from topospread.errors import ConfigError
 from topospread.spread.settings import GATE_NAMES, ConfiguredRules
 
@@ -103,7 +104,7 @@ def _gates(gates: FeatureGates) -> dict[str, bool]:
 
 def _written(settings: ServerSettings) -> dict[str, object]:
     """Settings by key, as a configuration file may have them."""
-    shown = settings.redacted()
+    shown = redacted(settings)
     return {one.key: _plain(shown[one.key], one.unit) for one in SETTINGS.values()}
 
 

@@ -91,7 +91,6 @@ def command(
 def _delete_cluster(
     options: ClientOptions, names: Sequence[str], *, confirmed: bool, ignore_not_found: bool
 ) -> int:
-    """Delete the cluster that is named, and print how many objects it had."""
     if len(names) != 1:
         raise click.UsageError("a cluster is deleted as a whole: name one at a time")
     (name,) = names
@@ -118,7 +117,6 @@ def _delete_cluster(
 
 
 def _ask(name: str) -> None:
-    """Have the name typed again, by a person at a terminal."""
     if not sys.stdin.isatty():
         raise BadInput(
             f"cluster {name} would be deleted with all its objects and reservations: "

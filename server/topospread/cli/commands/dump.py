@@ -87,7 +87,6 @@ def command(
 
 @contextmanager
 def _naming(file: str) -> Iterator[None]:
-    """Name the file that the user gave in errors of the system."""
     try:
         yield
     except OSError as error:
@@ -97,7 +96,6 @@ def _naming(file: str) -> Iterator[None]:
 def _state(
     client: ApiCaller, namespace: str | None, timeout: float
 ) -> tuple[list[ClusterObject], str]:
-    """Return all objects at one revision, and that revision."""
     found: list[ClusterObject] = []
     request = WatchObjectsRequest(kinds=[NUMBERS[kind] for kind in _KINDS], send_initial=True)
     for answer in client.stream("WatchObjects", request, timeout=timeout):

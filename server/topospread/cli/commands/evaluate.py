@@ -98,7 +98,6 @@ _SCORED_NODES: Final = (
 
 
 def _show(found: Sequence[ExplainedPod], form: str, cluster: str) -> None:
-    """Print evaluations in the form of `--output`."""
     documents.present(
         form,
         "EvaluationList",

@@ -23,7 +23,6 @@ from topospread.cli.render import explanation
 from topospread.cli.request_options import (
     RequestOptions,
     all_namespaces_option,
-    check_all_namespaces,
     input_options,
     request_options,
 )
@@ -85,7 +84,6 @@ def command(
     With --pending, all pending pods of the state (with -n, of one namespace): how many of each
     workload, kube-scheduler's message, and what would let the first of them in.
     """
-    check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
     if pending and (stored or paths):
         raise click.UsageError("--pending is of all pending pods: leave names and -f out")
     if all_namespaces and not pending:
@@ -156,11 +154,6 @@ def _explain_named(
     state: StatePods,
     explained: Callable[[PodRequest], explanation.ExplainedPod],
 ) -> explanation.ExplainedPod:
-    """Explain a pod of the state, or the next replica of the workload that is called so.
-
-    Raises:
-        NotFound: there is neither; the message has names that are like it.
-    """
     for name in candidates:
         if name.kind in OWNERS:
             return explained(state.next_replica(name))
@@ -287,7 +280,6 @@ def _group(workload: ObjectName, pod: PodReference, found: Explanation) -> Pendi
 def _print_pending(
     groups: Sequence[PendingWorkload], pod_count: int, unexplained: int, *, headings: bool
 ) -> None:
-    """Print a table of pending pods, and what to do; without headings its rows alone."""
     if not pod_count:
         output.warn("no pending pods found")
         return
@@ -330,11 +322,7 @@ class StatePods:
         return self._read[namespace]
 
     def next_replica(self, workload: ObjectName) -> PodRequest:
-        """Pod that a workload would make next, as its newest pod shows it.
-
-        Raises:
-            NotFound: no pod of the workload is in the state.
-        """
+        """Pod that a workload would make next, as its newest pod shows it; NotFound without one."""
         pods = self.of(workload.namespace)
         own = [pod for pod in pods if workload in owners_of(pod)]
         if own:
@@ -346,11 +334,7 @@ class StatePods:
         )
 
     def workload_named(self, missing: ObjectName) -> PodRequest:
-        """Next replica of the workload that has the name of a pod that is not in the state.
-
-        Raises:
-            NotFound: no workload has it.
-        """
+        """Next replica of the workload that has the name of a missing pod; NotFound without one."""
         pods = self.of(missing.namespace)
         owners = {owner for pod in pods for owner in owners_of(pod)}
         found = sorted(

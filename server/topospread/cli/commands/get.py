@@ -29,7 +29,7 @@ from topospread.cli.render import constraints
 from topospread.cli.render.constraints import owner_text
 from topospread.cli.render.explanation import constraint_text, finding_label, print_domains
 from topospread.cli.render.objects import ObjectTables, follow
-from topospread.cli.request_options import all_namespaces_option, check_all_namespaces
+from topospread.cli.request_options import all_namespaces_option
 from topospread.cli.state_source import check_changes, from_option
 from topospread_client import selector_from_query
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
@@ -85,7 +85,6 @@ def command(
     or KIND/NAME and KIND/NAMESPACE/NAME. A constraint's name is its id: alone, it is described
     with its domains, their nodes, and its pods.
     """
-    check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
     if is_constraint(what.partition("/")[0]):
         if watch:
             raise click.UsageError("`report --watch` shows the changes of constraints")
@@ -320,7 +319,6 @@ _PODS: Final = (
 
 
 def _print_nodes(found: GetConstraintResponse) -> None:
-    """Print the nodes that have matching pods."""
     pairs = [(each, node) for each in found.domains for node in each.nodes if node.pod_count]
     if pairs:
         click.echo()

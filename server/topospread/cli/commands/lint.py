@@ -169,7 +169,6 @@ def _cluster(options: ClientOptions, *, live: bool) -> Iterator[Callable[[Manife
 
 
 def _explained(client: ApiCaller, manifest: Manifest) -> Knowledge:
-    """What a server says of the pod that a workload would make."""
     from topospread.service.linting import knowledge_of
 
     question = ExplainPodRequest(
@@ -189,7 +188,6 @@ def _explained(client: ApiCaller, manifest: Manifest) -> Knowledge:
 def _workloads(
     manifests: Sequence[Manifest], namespace: str | None
 ) -> list[tuple[Manifest, LintedWorkload]]:
-    """What is looked at; the number of other objects is told on stderr."""
     found: list[tuple[Manifest, LintedWorkload]] = []
     skipped: dict[str, Counter[str]] = {}
     errors: list[str] = []
@@ -299,7 +297,6 @@ def lint_item(manifest: Manifest, pod: Pod, finding: LintFinding) -> LintItem:
 
 
 def _constraint_line(content: Mapping[str, object], index: int) -> int | None:
-    """The line of a constraint; None where the file does not tell."""
     at: object = content
     if content.get("kind") == "CronJob":
         at = _member(_member(at, "spec"), "jobTemplate")

@@ -14,7 +14,6 @@ from topospread.cli.output import Column
 from topospread.cli.request_options import (
     RequestOptions,
     all_namespaces_option,
-    check_all_namespaces,
     request_options,
 )
 from topospread.cli.state_source import from_option
@@ -94,7 +93,6 @@ def command(
     Nothing is evicted. Each eviction names a node that the replacement can go to then. The exit
     code is 1 when a constraint stays above its maxSkew.
     """
-    check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
     request = PlanRebalanceRequest(
         namespace=namespace or "",
         excluded_namespaces=excluded,

@@ -173,7 +173,6 @@ def _request(
 def _read_workload(
     owner: Manifest, validation: FieldValidation
 ) -> tuple[LabelSelector | None, Pod]:
-    """Selector and pod template of a workload."""
     errors = ManifestErrors(validation)
     if owner.kind not in STORED:  # the others have been checked
         errors.check_fields(owner)

@@ -25,7 +25,6 @@ from topospread.cli.render.constraints import (
 from topospread.cli.request_options import (
     RequestOptions,
     all_namespaces_option,
-    check_all_namespaces,
     request_options,
 )
 from topospread.cli.state_source import check_changes, from_option
@@ -141,7 +140,6 @@ def command(
     States, the worst first: blocked, the next replica has no domain that the constraint allows;
     violated, skew is above maxSkew; ineffective, it cannot do what it says; satisfied.
     """
-    check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
     failing = _failing(states, fail_on)
     owners = workloads_named(workloads)
     wanted = pb.ConstraintFilter(
@@ -187,7 +185,6 @@ _WHEN: Final = {None: "", True: "DoNotSchedule", False: "ScheduleAnyway"}
 def _failing(
     states: Sequence[pb.SpreadState.ValueType], fail_on: str | None
 ) -> Sequence[pb.SpreadState.ValueType]:
-    """States of constraints that fail the check; none without one."""
     if fail_on is None:
         return ()
     bad = {word: state for word, state in STATES.items() if state >= STATES[fail_on]}
@@ -214,7 +211,6 @@ def _follow(
     *,
     headings: bool,
 ) -> None:
-    """Show what a watch tells until it ends."""
     from topospread_client import ConstraintTable
 
     table: Any = ConstraintTable()
@@ -253,7 +249,6 @@ def _draw(
     *,
     headings: bool,
 ) -> None:
-    """Draw the rows that the terminal has room for, and how many there are."""
     capacity = max(shutil.get_terminal_size().lines - _LINES_BESIDE_ROWS, 1)
     rows = sorted(constraints, key=order)
     click.echo(_CLEAR, nl=False)

@@ -13,18 +13,18 @@ import click
 from topospread.cli.errors import DONE, BadInput, Unreachable
 from topospread.cli.options import PATH
 from topospread.cli.output import allow_closed_stdout
+from topospread.config.descriptions import SETTINGS, redacted
 from topospread.config.loading import load_settings
-from topospread.config.settings import SETTINGS, ServerSettings
 from topospread.errors import ConfigError, StoreUnavailable, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from topospread.app.server import Server
-    from topospread.config.settings import Setting
+    from topospread.config.descriptions import Setting
+    from topospread.config.settings import ServerSettings
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
-_DEFAULTS: Final = ServerSettings()
 _FILE: Final = re.compile(r"^(?:PEM|YAML|kubeconfig) file\b")
 
 
@@ -36,22 +36,21 @@ def settings_options(command: _C) -> _C:
 
 
 def _option(setting: Setting) -> Callable[[_C], _C]:
-    default = getattr(_DEFAULTS, setting.name)
-    about = setting
+    default, text = setting.default, setting.help
     # A switch has the name of its setting, which --no- before it turns off.
     if isinstance(default, bool):
         flag = f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"
         shown = "on" if default else "off"
-        text = f"{about.help}  [default: {shown}]"
+        text = f"{text}  [default: {shown}]"
         return click.option(flag, setting.name, default=None, help=text)
-    metavar = about.unit.upper().replace(" ", "-") or "VALUE"
+    metavar = setting.unit.upper().replace(" ", "-") or "VALUE"
     return click.option(
         setting.flag,
         setting.name,
         default=None,
         metavar=metavar,
-        type=PATH if _FILE.search(about.help) else None,
-        help=_help(about.help, default),
+        type=PATH if _FILE.search(text) else None,
+        help=_help(text, default),
     )
 
 
@@ -66,8 +65,8 @@ def _help(text: str, default: object) -> str:
 def command(**flags: object) -> int:
     """Serve decisions over gRPC, and metrics and health over HTTP, until SIGTERM or Ctrl-C.
 
-    Each option is also a variable (--max-waiting-calls is TOPOSPREAD_MAX_WAITING_CALLS) and a key
-    of a TopospreadConfiguration (maxWaitingCalls). An option goes before a variable, which goes
+    Each option is also a variable (--decision-queue is TOPOSPREAD_DECISION_QUEUE) and a key
+    of a TopospreadConfiguration (decisionQueue). An option goes before a variable, which goes
     before the file. SIGHUP reads the file again.
     """
     _allow_files()
@@ -99,7 +98,7 @@ def _run(settings: ServerSettings) -> None:
     """
     from topospread.telemetry.logs import start_logging
 
-    output = start_logging(settings.log_level, settings.log_format)  # type: ignore[arg-type] # checked
+    output = start_logging(settings.log_level, settings.log_format)
     try:
         from topospread.app.runner import ServerRunner
 
@@ -118,4 +117,4 @@ def _announce(server: Server) -> None:
         click.echo(f"cluster-autoscaler's expander on {server.expander_address}")
     if server.http_address:
         click.echo(f"metrics and health on {scheme}://{server.http_address}")
-    click.echo(f"store {server.settings.redacted()['store']}")
+    click.echo(f"store {redacted(server.settings)['store']}")

@@ -185,7 +185,6 @@ def _replicas(request: PodRequest, given: int | None) -> int | None:
 def _running_pods(
     paths: Sequence[str], validation: FieldValidation, namespace: str | None
 ) -> list[PodOnNode]:
-    """Pods of `--add-pods`, each on its own node."""
     if not paths:
         return []
     pods, _ = manifest_pods(manifest_files.read(paths), validation, namespace)

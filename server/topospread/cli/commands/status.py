@@ -55,10 +55,7 @@ def command(options: ClientOptions) -> int:
 
 
 def _loaded(client: ApiCaller, options: ClientOptions) -> Cluster | None:
-    """The cluster of the command line, loaded if that is possible soon.
-
-    None where it cannot be told and was not asked for by name.
-    """
+    """The cluster of the command line; None where it cannot be told and was not asked for."""
     newest = pb.GetClusterRequest(consistency=Consistency(fully_consistent=True))
     patience = min(_PATIENCE, options.timeout)
     try:
@@ -117,7 +114,6 @@ def _print(
 
 
 def _state(cluster: Cluster) -> str:
-    """Problems of a cluster, worst first, or ``ok``."""
     found = []
     if cluster.identity_changed:
         found.append("store changed, writes refused")
@@ -132,7 +128,6 @@ def _state(cluster: Cluster) -> str:
 
 
 def _count(heading: str, name: str) -> Column:
-    """Column of a count, which is not known of a cluster that is not loaded."""
     return Column(heading, lambda each: getattr(each, name) if each.loaded else "-")
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def _http(_: click.Context, __: click.Parameter, value: str) -> values.Address | None:
     try:
-        return values.address_or_off().check(value)
+        return values.address_or_off(value)
     except ValueError as error:
         raise click.BadParameter(f"{value!r} {error}") from error
 

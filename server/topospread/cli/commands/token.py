@@ -84,7 +84,6 @@ def new(name: str, roles: tuple[str, ...], expires_in: str | None, path: Path) -
 
 
 def _expiry(given: str) -> str:
-    """Time at which a duration from now ends."""
     match = _DAYS.fullmatch(given)
     if match is None:
         raise BadInput(f"--expires-in: {given!r} is not a time; write 90d or 12h")
@@ -93,11 +92,7 @@ def _expiry(given: str) -> str:
 
 
 def _with_token(text: str, entry: dict[str, Any], name: str) -> str:
-    """Text of an access file with one token more; comments stay where they are.
-
-    Raises:
-        ConfigError: the file is invalid.
-    """
+    """Text of an access file with one token more; comments stay where they are."""
     lines = yaml.safe_dump([entry], sort_keys=False, default_flow_style=None, width=1000)
     if not text.strip():
         text = f"apiVersion: {OWN_VERSION}\nkind: {KIND}\n"
@@ -120,11 +115,9 @@ def _with_token(text: str, entry: dict[str, Any], name: str) -> str:
 
 
 def _first(found: re.Match[str], lines: str) -> str:
-    """Head of the list and its new first entry, indented like the others."""
     return "tokens:\n" + textwrap.indent(lines, found[2] or "")
 
 
 def _in_order(document: dict[str, Any]) -> dict[str, Any]:
-    """Access file with its tokens ordered by id."""
     tokens = document.get("tokens") or []
     return {**document, "tokens": sorted(tokens, key=lambda token: str(token["id"]))}

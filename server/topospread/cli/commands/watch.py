@@ -20,7 +20,7 @@ from topospread.cli.kinds import (
     parse_name,
 )
 from topospread.cli.options import ClientOptions, server_verb
-from topospread.cli.request_options import all_namespaces_option, check_all_namespaces
+from topospread.cli.request_options import all_namespaces_option
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ def command(
     With -o json each line is a document with the revision from which a watch may go on; a bookmark
     is one without an object. After KIND/NAME or KIND/NAMESPACE/NAME, only that object's changes.
     """
-    check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
     whole, named = _wanted(wanted, namespace)
     kinds = {NUMBERS[kind] for kind in (*whole, *(each.kind for each in named))}
 
@@ -69,7 +68,6 @@ def command(
 
 
 def _wanted(words: Sequence[str], namespace: str | None) -> tuple[set[str], set[ObjectName]]:
-    """Kinds that are watched as a whole, and objects that are watched of other kinds."""
     names = [word for word in words if "/" in word]
     named = {parse_name(word, namespace, (*STORED, RESERVATION)) for word in names}
     whole: set[str] = set()
@@ -80,7 +78,6 @@ def _wanted(words: Sequence[str], namespace: str | None) -> tuple[set[str], set[
 
 
 def _name(event: pb.WatchEvent) -> ObjectName | None:
-    """Name of the object of an event; None for a bookmark."""
     if not event.HasField("ref"):
         return None
     return ObjectName(

@@ -1,1 +1,1 @@
-"""Rendering of answers that is too long to stand beside its verb."""
+"""Tables that several verbs print, or that are too long to stand beside their verb."""

@@ -111,7 +111,6 @@ def _domains_text(each: pb.ConstraintStatus) -> str:
 
 
 def _columns(*, wide: bool, gone: bool = False) -> list[Column]:
-    """Columns of a table, but for that of spreads."""
     return [
         Column("NAMESPACE", attrgetter("constraint.namespace")),
         Column("OWNER", owner_text),
@@ -157,7 +156,6 @@ def print_ids(constraints: Sequence[pb.ConstraintStatus], *, headings: bool) -> 
 
 
 def _width_left(columns: Sequence[Column], rows: Sequence[pb.ConstraintStatus]) -> int:
-    """Characters that a terminal has left for spreads beside the other columns."""
     if not sys.stdout.isatty():
         return _WIDTH
     taken = [
@@ -226,7 +224,6 @@ def totals_text(totals: Iterable[pb.SpreadStateCount], shown: int) -> str:
 
 
 def _print_messages(constraints: Sequence[pb.ConstraintStatus]) -> None:
-    """Print why constraints are not satisfied, a line for each."""
     worse = [each for each in constraints if each.message]
     if worse:
         click.echo()
@@ -343,7 +340,6 @@ def listed(
 
 
 def _of(request: pb.ListConstraintsRequest, owner: OwnerName | None) -> pb.ListConstraintsRequest:
-    """Request for the first page of the constraints of one owner, or of all."""
     made = pb.ListConstraintsRequest()
     made.CopyFrom(request)
     if owner is not None:
@@ -354,7 +350,6 @@ def _of(request: pb.ListConstraintsRequest, owner: OwnerName | None) -> pb.ListC
 def _check_known(
     caller: ApiCaller, request: pb.ListConstraintsRequest, owners: Sequence[OwnerName]
 ) -> None:
-    """Refuse owners of no constraint; of those that are left the filters let none through."""
     namespace = request.filter.namespace
     any_of_all = pb.ListConstraintsRequest(
         filter=pb.ConstraintFilter(namespace=namespace),

@@ -80,7 +80,6 @@ def _early_end(done: int, total: int, done_word: str, unit: str, *, certain: boo
 
 @contextmanager
 def _signals_ignored() -> Iterator[None]:
-    """Ignore Ctrl-C and SIGTERM."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

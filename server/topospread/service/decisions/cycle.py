@@ -202,11 +202,7 @@ class Cycle:
 
 
 class CycleCache:
-    """Keeps cycles by identifier; those that were not asked for longest go first.
-
-    Args:
-        clock: seconds that only grow.
-    """
+    """Keeps cycles by identifier; those that were not asked for longest go first."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from topospread.cache import LARGEST_KEY
 from topospread.checkpoints import checkpoint, will_take_long
 from topospread.codec.demands import DemandReader
-from topospread.codec.frames import FramedPod, framed
+from topospread.codec.frames import framed
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import object_from_stored
 from topospread.errors import (
     FieldViolation,
     InvalidPod,
     InvalidRequest,
-    NotFound,
     PodNotFound,
-    TopospreadError,
 )
 from topospread.kube.objects import Pod
-from topospread.kube.validation import drop_disabled_fields, validate_pod
+from topospread.kube.validation import validate_pod
 from topospread.kube.violations import violations_text
 from topospread.service.decisions.cycle import Cycle
 from topospread.service.decisions.pods import (
@@ -30,16 +27,16 @@ from topospread.service.decisions.pods import (
     PodShapes,
     ShapedPod,
     check_size,
-    read_pod,
 )
 from topospread.service.decisions.request import NO_OVERRIDE, PodRef, StageTimings
+from topospread.spread.constraints import drop_disabled_fields
 from topospread.spread.filtering import PodMove
 from topospread.spread.settings import DEFAULT_PROFILE
 from topospread.store.api import get_one
 from topospread.store.model import Key, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from topospread.codec.frames import UnreadPod
     from topospread.index.groups import Group
@@ -65,17 +62,6 @@ if TYPE_CHECKING:
 
 COUNTED_AT_ONCE: Final = 16
 """Selectors: one takes some 0.2 ms at 50,000 pods, and nothing else changes meanwhile."""
-
-FEW_NODES: Final = 1250
-"""Nodes below which a constraint costs the same however few they are."""
-
-
-class Clock(Protocol):
-    """Seconds that only grow."""
-
-    def __call__(self) -> float:
-        """Now."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -114,7 +100,7 @@ class Engine:
         rules: ProfileRegistry,
         cycles: CycleCache,
         limits: Limits | None = None,
-        clock: Clock = time.perf_counter,
+        clock: Callable[[], float] = time.perf_counter,
         *,
         remembers: bool = True,
     ) -> None:
@@ -144,15 +130,15 @@ class Engine:
         if request.add_pods or request.remove_pods:
             self._check_what_ifs(request)
         # Before the cluster is looked up: a pod that does not parse is wrong wherever it is judged.
-        if not isinstance(given, (Pod, PodRef)):
+        if not isinstance(given, PodRef):
             given = self.intern(given)
-        elif isinstance(given, PodRef):
+        else:
             will_take_long()  # the store is asked for it
         started = self.clock()
         replica, view = self.replicas.resolve(
             request.cluster, request.consistency, request.deadline
         )
-        pod = given if isinstance(given, ShapedPod) else self._shaped(request.cluster, given)
+        pod = given if isinstance(given, ShapedPod) else self._named(request.cluster, given)
         rules = self.rules_of(pod.shape, request)
         effective = pod.shape.effective_constraints(rules, view.snapshot)
         groups = effective.counted_in(view.snapshot)
@@ -161,125 +147,12 @@ class Engine:
             effective = pod.shape.effective_constraints(rules, view.snapshot)
         else:
             _note_use((groups,), view.snapshot)
-        cycle = self._cycle(pod, rules, effective, request, view)
+        cycle = self.cycle_at(pod, rules, effective, request, view)
         return ResolvedCycle(cycle, replica, StageTimings(self.clock() - started))
 
-    def new_cycles(
-        self, request: DecisionRequest, pods: Sequence[Pod | bytes | PodRef | InvalidRequest]
-    ) -> tuple[Replica, View, Sequence[ResolvedCycle | InvalidRequest | NotFound]]:
-        """A state, and for each pod a new cycle at it or the error that concerns this pod alone.
-
-        Args:
-            request: applies to all of the pods; has none itself.
-            pods: each parsed, as the bytes of v1.Pod, named, or the error of one that is not valid.
-
-        Raises:
-            As :meth:`new_cycle`, for what concerns all pods.
-        """
-        if any(isinstance(pod, PodRef) for pod in pods):
-            will_take_long()  # the store is asked for it
-        replica, view = self.replicas.resolve(
-            request.cluster, request.consistency, request.deadline
-        )
-        read = self._read(request.cluster, pods, view.snapshot.node_count)
-        asked: list[tuple[ShapedPod, Rules] | InvalidRequest | NotFound] = []
-        for given in read:
-            if isinstance(given, TopospreadError):
-                asked.append(given)
-                continue
-            try:
-                if isinstance(given, Pod):
-                    pod = self._shaped(request.cluster, given)
-                else:
-                    pod = self.intern(given)
-                asked.append((pod, self.rules_of(pod.shape, request)))
-            except (InvalidRequest, NotFound) as refused:
-                asked.append(refused)
-        readable = [each for each in asked if not isinstance(each, TopospreadError)]
-        self._check_groups(readable, view.snapshot)
-        view = self.with_groups_counted(readable, replica, view)
-        snapshot = view.snapshot
-        cycles: list[ResolvedCycle | InvalidRequest | NotFound] = []
-        for each in asked:
-            if isinstance(each, TopospreadError):
-                cycles.append(each)
-                continue
-            pod, rules = each
-            effective = pod.shape.effective_constraints(rules, snapshot)
-            cycle = self._cycle(pod, rules, effective, request, view)
-            cycles.append(ResolvedCycle(cycle, replica, StageTimings()))
-        return replica, view, cycles
-
-    def _read(
-        self, cluster: str, pods: Sequence[Pod | bytes | PodRef | InvalidRequest], node_count: int
-    ) -> Sequence[FramedPod | Pod | InvalidRequest | NotFound]:
-        """The pods of a batch as far as their shapes, which are few and small enough.
-
-        Raises:
-            InvalidRequest: it would take long as a whole, though each of its pods would not.
-        """
-        most = max(1, self.limits.batch_cells // max(node_count, FEW_NODES))
-        shapes: set[Hashable] = set()
-        different = judged = size = conditions = 0
-        read: list[FramedPod | Pod | InvalidRequest | NotFound] = []
-        for position, given in enumerate(pods):
-            checkpoint()
-            try:
-                if isinstance(given, InvalidRequest):
-                    raise given
-                pod = given if isinstance(given, Pod) else read_pod(self.encoded(cluster, given))
-            except (InvalidRequest, NotFound) as refused:
-                read.append(refused)
-                continue
-            read.append(pod)
-            # A large one is not kept: each is parsed and judged by itself.
-            if isinstance(pod, Pod) or (pod.key in shapes and pod.size <= LARGEST_KEY):
-                continue
-            shapes.add(pod.key)
-            different += 1
-            judged += 1 + pod.constraints
-            size += pod.size
-            if len(pods) > 1 and self._shapes.get(pod.key) is None:
-                conditions += pod.conditions(self.limits.batch_conditions - conditions)
-            if different == 1:
-                continue  # one pod is bounded by the limits for a pod
-            if judged > most:
-                raise _to_be_split(
-                    f"different pods and their constraints are more than {most}, the most of one "
-                    f"batch for {node_count} nodes",
-                    position,
-                )
-            if size > self.limits.batch_bytes:
-                raise _to_be_split(
-                    "labels, tolerations, affinity and constraints of different pods are more "
-                    f"than {self.limits.batch_bytes} bytes in one batch",
-                    position,
-                )
-            if conditions > self.limits.batch_conditions:
-                raise _to_be_split(
-                    "expressions of different pods (each as 5), their values, selected labels and "
-                    f"tolerations are more than {self.limits.batch_conditions} in one batch",
-                    position,
-                )
-        return read
-
-    def _check_groups(self, asked: Sequence[tuple[ShapedPod, Rules]], snapshot: Snapshot) -> None:
-        """Refuse a batch that has more counted at once than may be kept.
-
-        Raises:
-            InvalidRequest: to be split.
-        """
-        if len(asked) <= 1:
-            return
-        all_effective = {pod.shape.effective_constraints(rules, snapshot) for pod, rules in asked}
-        if sum([len(effective.groups) for effective in all_effective]) <= self.limits.groups:
-            return
-        groups = {group for effective in all_effective for group in effective.groups}
-        if len(groups) > self.limits.groups:
-            raise _to_be_split(
-                f"the constraints of one batch have {len(groups)} different selectors, at most "
-                f"{self.limits.groups} are counted (--max-groups)"
-            )
+    def knows(self, pod: UnreadPod) -> bool:
+        """Whether the pod's shape is kept, so that it need not be parsed."""
+        return self._shapes.get(pod.key) is not None
 
     def intern(self, pod: UnreadPod | ShapedPod) -> ShapedPod:
         """A pod with its shape, which is parsed and kept when it is new.
@@ -302,25 +175,12 @@ class Engine:
         return ShapedPod(shape, pod.name, pod.uid)
 
     def template_of(self, pod_class: PodClass) -> tuple[PodShape, Demand]:
-        """The shape of the pods of a class, and what they demand of their nodes.
-
-        Raises:
-            InvalidRequest: they cost far more than any real one.
-        """
+        """The shape of the pods of a class, and what they demand of their nodes."""
         shape = self.intern(framed(pod_class.template)).shape
         return shape, self._demands.of(pod_class.template)[0]
 
     def with_requests(self, cluster: str, pod: bytes | PodRef) -> PodWithRequests:
-        """A pod with the resources that it requests.
-
-        Args:
-            cluster: of a pod that is named.
-            pod: the bytes of a v1.Pod, or a pod of the state.
-
-        Raises:
-            InvalidRequest: the bytes are no pod, or a quantity in it is none.
-            NotFound: the pod is not in the state.
-        """
+        """A pod with the resources that it requests."""
         encoded = self.encoded(cluster, pod)
         try:
             return PodWithRequests(self.intern(framed(encoded)), *self._demands.of(encoded))
@@ -336,7 +196,7 @@ class Engine:
         """
         if not request.cycle:
             return self.new_cycle(request)
-        if request.pod is not None and not isinstance(request.pod, (Pod, PodRef)):
+        if request.pod is not None and not isinstance(request.pod, PodRef):
             request = request._replace(pod=self.intern(request.pod))
         known = self.cycles.get(request.cycle)
         if known is not None and known.cluster == request.cluster:
@@ -351,9 +211,9 @@ class Engine:
         identifier = self.cycles.put(cycle)
         return ResolvedCycle(cycle, made.replica, made.timings, identifier, remade=True)
 
-    def _shaped(self, cluster: str, given: Pod | PodRef) -> ShapedPod:
-        """A pod that was given parsed or by name, with a shape of its own that is not kept."""
-        pod = given if isinstance(given, Pod) else self._stored_pod(cluster, given)
+    def _named(self, cluster: str, named: PodRef) -> ShapedPod:
+        """A pod of the state, with a shape of its own that is not kept."""
+        pod = self._stored_pod(cluster, named)
         check_size(pod, self.limits)
         return ShapedPod(PodShape(pod), pod.name, pod.uid)
 
@@ -392,7 +252,7 @@ class Engine:
         if request.validate:
             checkpoint()
             # As on creation: fields whose gate is off are dropped before anything is looked at.
-            created = drop_disabled_fields(pod.constraints, None, rules.gates)
+            created = drop_disabled_fields(pod.constraints, rules.gates)
             violations = validate_pod(replace(pod, constraints=created))
             if violations:
                 raise InvalidPod(violations_text(violations), violations)
@@ -442,7 +302,7 @@ class Engine:
             view = _kept(groups, replica)
             kept = True
 
-    def _cycle(
+    def cycle_at(
         self,
         pod: ShapedPod,
         rules: Rules,
@@ -450,6 +310,7 @@ class Engine:
         request: DecisionRequest,
         view: View,
     ) -> Cycle:
+        """A pod's cycle at a view that counts its groups; what is held for it counts not."""
         moves = self._moves(request, view) if request.add_pods or request.remove_pods else ()
         parsed = pod.shape.pod
         reservations = view.snapshot.reservations
@@ -489,12 +350,6 @@ def _kept(groups: set[GroupKey], replica: Replica) -> View:
         replica.ensure_counted((*known, *new[:end]))
     checkpoint()
     return replica.ensure_counted(groups)
-
-
-def _to_be_split(why: str, first: int = 0) -> InvalidRequest:
-    """The reason why a batch is too much, and how many of its first pods are not, if known."""
-    advice = f"split it, the first {first} are not too many" if first else "split it"
-    return InvalidRequest.of([FieldViolation("pods", f"{why}: {advice}", "Too many")])
 
 
 def _note_use(counted: Iterable[Sequence[Group] | None], snapshot: Snapshot) -> None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from topospread.checkpoints import checkpoint
-from topospread.errors import InvalidRequest, TopospreadError
+from topospread.errors import InvalidRequest
 from topospread.index.groups import OVERHEAD
 from topospread.service.decisions.extension_points import (
     in_name_order,
@@ -34,14 +33,9 @@ if TYPE_CHECKING:
 
     from topospread.index.groups import Group
     from topospread.index.nodes import NodeTable
-    from topospread.index.snapshot import Snapshot
-    from topospread.kube.objects import Pod
-    from topospread.replica.replica import Replica
-    from topospread.replica.view import View
     from topospread.service.decisions.cycle import Cycle
     from topospread.service.decisions.engine import Engine, ResolvedCycle
-    from topospread.service.decisions.pods import EffectiveConstraints
-    from topospread.service.decisions.request import DecisionRequest, PodRef
+    from topospread.service.decisions.request import DecisionRequest
     from topospread.spread.topology import Ints
 
 DEFAULT_TOP_K: Final = 5
@@ -129,7 +123,7 @@ def evaluate(engine: Engine, request: DecisionRequest, top_k: int = 0) -> Evalua
         As Engine.new_cycle; InvalidRequest for the selection and for top_k.
     """
     check_top_k(engine, top_k)
-    return _judge(engine, engine.new_cycle(request), request, top_k)
+    return judge_cycle(engine, engine.new_cycle(request), request, top_k)
 
 
 def check_top_k(engine: Engine, top_k: int) -> None:
@@ -139,9 +133,10 @@ def check_top_k(engine: Engine, top_k: int) -> None:
         raise InvalidRequest.at("topK", text, bad_value=top_k)
 
 
-def _judge(
+def judge_cycle(
     engine: Engine, resolved: ResolvedCycle, request: DecisionRequest, top_k: int
 ) -> Evaluation:
+    """Judge the pod of a cycle, or find what it was judged."""
     cycle = resolved.cycle
     status = cycle.effective.pre_filter
     if status.code is Code.ERROR:
@@ -232,7 +227,6 @@ def _judge_nodes(
 def _counted(
     resolved: ResolvedCycle, counts: Sequence[int], top: tuple[RankedNode, ...]
 ) -> Evaluation:
-    """The result from the number of nodes by verdict."""
     nodes, feasible = sum(counts), counts[FITS]
     judged = [(status, count) for status, count in zip(VERDICTS, counts, strict=True) if count]
     message = ""
@@ -249,16 +243,7 @@ def summed_up(
     top: tuple[RankedNode, ...],
     message: str,
 ) -> Evaluation:
-    """Make the result of EvaluatePod, or of ExplainPod, which asks other filters, too.
-
-    Args:
-        resolved: tells what does not depend on the nodes' verdicts.
-        nodes: how many were judged.
-        feasible: how many passed.
-        verdicts: (status, nodes); it is sorted here.
-        top: best first.
-        message: empty when a node passed.
-    """
+    """Make the result of EvaluatePod, or of ExplainPod, which asks other filters, too."""
     effective, has_nodes = resolved.cycle.effective, resolved.cycle.view.snapshot.node_count > 0
     failed = effective.pre_filter.code is Code.ERROR
     if len(verdicts) > 1:
@@ -287,56 +272,6 @@ def _most_frequent(counted: tuple[Status, int]) -> int:
 def _named(cycle: Cycle, top: Sequence[tuple[int, int, int]]) -> tuple[RankedNode, ...]:
     names = cycle.view.snapshot.nodes.names
     return tuple([RankedNode(names[slot], raw, score) for slot, raw, score in top])
-
-
-@dataclass(frozen=True, slots=True)
-class BatchEvaluation:
-    """The result of BatchEvaluatePods.
-
-    Attributes:
-        view: all pods were judged by it.
-        answers: in the order of the pods.
-    """
-
-    replica: Replica
-    view: View
-    answers: Sequence[Evaluation | TopospreadError]
-
-
-def evaluate_batch(
-    engine: Engine,
-    request: DecisionRequest,
-    pods: Sequence[Pod | bytes | PodRef | InvalidRequest],
-    top_k: int = 0,
-) -> BatchEvaluation:
-    """Judge several pods at one revision, each on its own: one's bad input fails no other.
-
-    Raises:
-        InvalidRequest: more pods than the limit, or more to judge than one batch may ask for.
-        NotFound, Unavailable, DeadlineExceeded: the cluster cannot be asked at all.
-    """
-    if len(pods) > engine.limits.batch_pods:
-        text = f"{len(pods)} in one batch, at most {engine.limits.batch_pods}: split it"
-        raise InvalidRequest.at("pods", text, "Too many")
-    check_top_k(engine, top_k)
-    engine.rules_for(request.settings, "")  # what is wrong with them is no pod's mistake
-    replica, view, cycles = engine.new_cycles(request, pods)
-    judged: dict[tuple[EffectiveConstraints, Snapshot], Evaluation] = {}
-    answers: list[Evaluation | TopospreadError] = []
-    for begun in cycles:
-        checkpoint()
-        if isinstance(begun, TopospreadError):
-            answers.append(begun)
-            continue
-        # Pods of one shape are judged once, unless something is held for one of them.
-        same = begun.cycle.effective, begun.cycle.view.snapshot
-        known = judged.get(same)
-        if known is None:
-            known = judged[same] = _judge(engine, begun, request, top_k)
-            answers.append(known)
-        else:
-            answers.append(Evaluation(begun, *known.parts))
-    return BatchEvaluation(replica, view, answers)
 
 
 def rank(cycle: Cycle, fits: NDArray[np.intp], top_k: int) -> tuple[RankedNode, ...]:

@@ -77,11 +77,7 @@ def select(nodes: NodeTable, choice: NodeSelection | None) -> SelectedNodes:
 
 
 def select_distinct(nodes: NodeTable, choice: NodeSelection | None) -> SelectedNodes:
-    """A choice in which no node of the state is named twice; some names may not be in the state.
-
-    Raises:
-        InvalidRequest: a node is given twice. And what :func:`select` raises.
-    """
+    """A choice in which no node of the state is named twice; some names may not be in the state."""
     selected = select(nodes, choice)
     if choice is not None:
         there = selected.slots[selected.slots >= 0]
@@ -126,7 +122,6 @@ class ConstraintCounts:
     """The counts of one hard constraint.
 
     Attributes:
-        state: what the algebra knows of it.
         domains: (value, matching pods) of the eligible domains, by value as bytes; only when asked
             for.
     """

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.index.snapshot import PODS
+from topospread.kube.affinity import NO_SCHEDULE, tolerated
 from topospread.kube.objects import Taint
-from topospread.kube.taints import NO_SCHEDULE, tolerated
 from topospread.spread.topology import Eligibility
 from topospread.spread.verdicts import Code
 
@@ -36,8 +37,6 @@ REASON_AFFINITY: Final = "node(s) didn't match Pod's node affinity/selector"
 REASON_PODS: Final = "Too many pods"
 
 CORDONED_TAINT: Final = Taint("node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
-
-PODS: Final = "pods"
 
 Refused = tuple[Counter[str], Counter[Code]]
 """Nodes by reason, of which one may have several, and nodes by code."""

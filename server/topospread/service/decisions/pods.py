@@ -91,7 +91,7 @@ def plan_of(effective: EffectiveConstraints, snapshot: Snapshot) -> Plan | None:
         return kept[0]
     made = plan(effective.constraints, snapshot)
     if not effective.is_large:
-        nodes.keep_plan(effective, made)
+        nodes.keep_plan(effective, effective.nbytes, made)
     return made
 
 
@@ -178,17 +178,18 @@ class Limits:
     """The limits of what one request may carry.
 
     Attributes:
-        constraints: of one pod.
-        terms: expressions and values of one pod's selectors and affinity.
-        batch_pods: pods in a BatchEvaluatePods.
+        constraints: of one pod: real ones have one to four; each costs as much as the first.
+        terms: expressions and values of one pod's selectors and affinity: generated affinities list
+            nodes by name, a whole cluster's at most.
+        batch_pods: pods in a BatchEvaluatePods, which holds one thread until it is done.
         batch_cells: different pods of one and their constraints, times nodes.
         batch_bytes: of what decisions look at, in different pods of one.
         batch_conditions: what selectors and affinity of different pods of one weigh.
         groups: different selectors of one.
-        what_ifs: pods added and removed.
+        what_ifs: pods added and removed: preemption looks at those of one node, some hundred.
         top_k: nodes that EvaluatePod names.
-        simulated_pods: pods that a simulation places.
-        simulated_nodes: nodes that join in one.
+        simulated_pods: pods that a simulation places: a thousand take a fraction of a second.
+        simulated_nodes: nodes that join in one: as many as a large cluster has.
     """
 
     constraints: int = 64
@@ -205,11 +206,7 @@ class Limits:
 
 
 def check_size(pod: Pod, limits: Limits) -> None:
-    """Refuse pods that would cost far more than any real one.
-
-    Raises:
-        InvalidRequest: naming the limit.
-    """
+    """Refuse pods that would cost far more than any real one."""
     if len(pod.constraints) > limits.constraints:
         text = f"{len(pod.constraints)} constraints, at most {limits.constraints} are judged"
         path = "spec.topologySpreadConstraints"
@@ -233,11 +230,7 @@ def _terms(pod: Pod) -> int:
 
 
 def read_pod(encoded: bytes) -> FramedPod:
-    """The frame of a pod: its shape's key and its name, without parsing the rest.
-
-    Raises:
-        InvalidPod: the bytes are no pod.
-    """
+    """The frame of a pod: its shape's key and its name, without parsing the rest."""
     try:
         return framed(encoded)
     except InvalidRequest as wrong:

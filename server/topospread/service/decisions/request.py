@@ -102,8 +102,8 @@ class DecisionRequest(NamedTuple):
 
     Attributes:
         deadline: of the call, on the monotonic clock.
-        pod: the pod, its name in the state, its bytes in a frame, or its shape with its name and
-            uid; None when only a cycle is given.
+        pod: its name in the state, the pod as far as its frame is read, or its shape with its name
+            and uid; None when only a cycle is given.
         cycle: identifier that an earlier PreFilter returned.
         nodes: candidates; None: all nodes.
         node_table: identifier of the table that the caller holds.
@@ -112,7 +112,7 @@ class DecisionRequest(NamedTuple):
 
     deadline: float
     cluster: str = DEFAULT_CLUSTER
-    pod: Pod | PodRef | UnreadPod | ShapedPod | None = None
+    pod: PodRef | UnreadPod | ShapedPod | None = None
     cycle: str = ""
     add_pods: Sequence[PodOnNode] = ()
     remove_pods: Sequence[PodOnNode] = ()
@@ -143,9 +143,6 @@ class ProfileRegistry:
 
         A pod whose schedulerName names no profile is judged by the first one: it is the pod of
         another scheduler, and that scheduler makes the call.
-
-        Raises:
-            InvalidRequest: an unknown profile or gate.
         """
         current = self.current
         if not settings.profile and not settings.gates:

@@ -53,13 +53,7 @@ def explained_constraints(context: EvaluationContext) -> list[ExplainedConstrain
 def explain_constraint(
     context: EvaluationContext, explained: ExplainedConstraint, limit: int
 ) -> pb.ConstraintExplanation:
-    """The account of one constraint.
-
-    Args:
-        context: the pod, judged.
-        explained: one of its constraints.
-        limit: domains to list.
-    """
+    """The account of one constraint."""
     checkpoint()
     constraint, position, columns = (
         explained.constraint,
@@ -294,12 +288,10 @@ class _ByDomain:
         self._there = domains.ids >= 0
 
     def nodes(self, mask: Bools) -> Ints:
-        """[domains] how many nodes are in the mask."""
         ids = self.domains.ids[mask & self._there]
         return np.bincount(ids, minlength=self.size).astype(np.int64)
 
     def sum(self, values: Ints, mask: Bools) -> Ints:
-        """[domains] the sum over the nodes in the mask."""
         chosen = mask & self._there
         ids = self.domains.ids[chosen]
         return np.bincount(ids, weights=values[chosen], minlength=self.size).astype(np.int64)

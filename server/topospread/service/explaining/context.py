@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from topospread.index.overlay import Overlay
     from topospread.index.snapshot import Snapshot
     from topospread.kube.objects import Pod, SpreadConstraint
+    from topospread.service.decisions.cycle import Cycle
     from topospread.service.decisions.node_fit import Suited
     from topospread.spread.constraints import Constraint, PodConstraints
     from topospread.spread.filtering import Verdicts
@@ -63,6 +64,21 @@ class EvaluationContext:
     name: str = ""
     uid: str = ""
     bound_to: str = ""
+
+    @classmethod
+    def of(cls, cycle: Cycle, demand: Demand, fit: Fit, bound_to: str = "") -> Self:
+        """The judgement of a cycle's pod at its state."""
+        return cls(
+            cycle.view.snapshot,
+            cycle.pod,
+            cycle.rules,
+            cycle.constraints,
+            demand,
+            fit,
+            cycle.name,
+            cycle.uid,
+            bound_to,
+        )
 
     @property
     def hard(self) -> tuple[Constraint, ...]:

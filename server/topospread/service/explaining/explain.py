@@ -1,11 +1,7 @@
 """ExplainPod: why a pod fits where it does, and what would let it in where it does not.
 
-To explain a pod of one's own state, live or imagined::
-
-    case = EvaluationContext(snapshot, pod, rules, constraints, demand, name=name, uid=uid)
-    explanation = explain_at(case, limit=20)
-
-The snapshot must count all groups of the constraints (`Engine.new_cycle` sees to that).
+To explain a pod at one's own state, live or imagined: `explain_at(EvaluationContext(...))`. Its
+snapshot must count all groups of the constraints (`Engine.new_cycle` sees to that).
 """
 
 from __future__ import annotations
@@ -136,17 +132,7 @@ def explain(
     limit = limit or DEFAULT_LIMIT
     resolved = engine.new_cycle(request._replace(pod=pod.pod))
     cycle = resolved.cycle
-    context = EvaluationContext(
-        cycle.view.snapshot,
-        cycle.pod,
-        cycle.rules,
-        cycle.constraints,
-        pod.demand,
-        fit,
-        cycle.name,
-        cycle.uid,
-        pod.node,
-    )
+    context = EvaluationContext.of(cycle, pod.demand, fit, pod.node)
     listed = _listed(context, limit)
     if listed > MAX_LISTED:
         raise InvalidRequest.of(

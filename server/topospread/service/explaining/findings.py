@@ -11,12 +11,12 @@ from topospread.kube.affinity import named_values
 from topospread.kube.objects import DO_NOT_SCHEDULE, HOSTNAME_LABEL, ZONE_LABEL
 from topospread.service.explaining.constraint_reports import explained_constraints
 from topospread.spread.constraints import needs_default_selector
-from topospread.spread.linting.linted import own_match
 from topospread.spread.linting.rules import (
     min_domains_above_named,
     selector_finding,
     unusable_domains,
 )
+from topospread.spread.linting.workloads import own_match
 from topospread_client import CONTROLLER_LABELS, NEW_REVISION, ORDINAL_LABELS
 from topospread_proto.v1 import explanation_pb2 as pb
 
@@ -76,7 +76,6 @@ def zone_findings(context: EvaluationContext) -> Iterator[Found]:
 
 
 def _by_system_defaults(context: EvaluationContext) -> bool:
-    """Whether nodes get a score without having all keys."""
     return context.constraints.defaulted and context.rules.profile.system_defaulted
 
 
@@ -87,13 +86,7 @@ def _lacking(context: EvaluationContext, key: str) -> int:
 def constraint_findings(
     context: EvaluationContext, constraint: Constraint, spec: SpreadConstraint
 ) -> Iterator[Found]:
-    """The findings on one constraint, each with its text.
-
-    Args:
-        context: the pod, and the nodes.
-        constraint: as it is judged by.
-        spec: as it was written.
-    """
+    """The findings on one constraint, each with its text."""
     selector, hard = constraint.group.selector, spec.when_unsatisfiable == DO_NOT_SCHEDULE
     key = constraint.topology_key
     # What a workload would make has no name, and lacks labels that a controller adds, or has them

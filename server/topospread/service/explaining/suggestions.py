@@ -14,6 +14,7 @@ import numpy as np
 
 from topospread.checkpoints import checkpoint
 from topospread.index.overlay import Overlay
+from topospread.kube.affinity import taint_text, untolerated
 from topospread.kube.objects import (
     HONOR,
     HOSTNAME_LABEL,
@@ -23,7 +24,6 @@ from topospread.kube.objects import (
     Taint,
     Toleration,
 )
-from topospread.kube.taints import taint_text, untolerated
 from topospread.service.decisions.node_fit import CORDONED_TAINT
 from topospread.service.explaining.context import (
     ProposedChange,
@@ -375,7 +375,6 @@ def _values(context: EvaluationContext, position: int, node: Node) -> Iterator[s
 
 
 def _first(context: EvaluationContext, mask: Bools) -> int | None:
-    """The first node of a mask by name."""
     slots = _by_name(context, mask)
     return slots[0] if slots else None
 

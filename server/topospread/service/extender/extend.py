@@ -183,9 +183,6 @@ def place_candidate(
 
     Without hard constraints nothing is held, and the answer is that of filter_candidates: where a
     pod goes then is for the scheduler to weigh.
-
-    Raises:
-        As Places.hold.
     """
     request = placement.decision
     judged = filter_candidates(places.engine, request, names)
@@ -249,13 +246,7 @@ def _unknown(cluster: str) -> str:
 def rejection_messages(
     states: Sequence[DomainState], topology: Topology, slots: NDArray[np.intp]
 ) -> list[str]:
-    """[slots] what refuses each node: the first constraint that does, as Filter has it.
-
-    Args:
-        states: the hard constraints.
-        topology: the state.
-        slots: of nodes, each of which is refused.
-    """
+    """[slots] what refuses each node: the first constraint that does, as Filter has it."""
     found = np.full(slots.size, "", dtype=object)
     left = np.arange(slots.size)
     for state in states:

@@ -69,9 +69,6 @@ class PodsByUid:
 
     The first uid of a cluster costs a scan of its pods, and one that is not remembered later what
     the log has since: a pod that is gone is asked for again and again.
-
-    Args:
-        store: has the state.
     """
 
     def __init__(self, store: Reader) -> None:
@@ -80,11 +77,7 @@ class PodsByUid:
         self._lock = Lock()
 
     def find(self, cluster: str, victims: Iterable[Victim]) -> dict[str, Pod]:
-        """The pods that are there, by uid.
-
-        Raises:
-            StoreUnavailable: the store did not answer.
-        """
+        """The pods that are there, by uid."""
         remembered = self._uids.get(cluster)
         keys: Mapping[str, Key] = {} if remembered is None else remembered.keys
         found: dict[str, Pod] = {}
@@ -152,12 +145,6 @@ def nodes_made_feasible(
 
     A node that it may go to already is one of them, with or without victims: these make room for
     something else. Without hard constraints all are.
-
-    Args:
-        engine: judges the pod.
-        pods: finds victims.
-        request: about the pod.
-        candidates: by node, the pods that would be removed.
 
     Raises:
         InvalidRequest: a constraint does not parse.

@@ -107,7 +107,6 @@ class _CandidateSet:
 
     @property
     def names(self) -> Sequence[str]:
-        """The names, one by one."""
         return self.joined.decode().split("\0")
 
 
@@ -129,7 +128,6 @@ class _PodGroup:
 
     @property
     def key(self) -> tuple[PodShape, bytes]:
-        """The shape and candidates that its pods share."""
         return self.shape, self.candidates.digest
 
 
@@ -324,7 +322,6 @@ class UnschedulablePods:
         return not early
 
     def _fits(self, shape: PodShape, waiting: UnschedulablePod, names: Sequence[str]) -> int:
-        """The number of the given nodes that a pod fits."""
         pod = ShapedPod(shape, waiting.name, waiting.uid)
         request = DecisionRequest(time.monotonic() + JUDGING_SECONDS, self.cluster, pod)
         try:
@@ -376,7 +373,6 @@ class UnschedulablePods:
         return self._tokens >= 1.0
 
     def _is_early(self, waiting: UnschedulablePod) -> bool:
-        """Whether it was woken shortly before, in vain."""
         times, last = self._woken.get(waiting, (0, 0.0))
         pause = min(LONGEST_AGAIN, AGAIN * 2 ** min(times - 1, 10)) if times else 0.0
         return self._clock() - last < pause

@@ -7,7 +7,7 @@ next replica is looked up at the node that took it last.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -46,12 +46,6 @@ if TYPE_CHECKING:
 MAX_TRIES: Final = 5
 """How often the state may have moved on while what must be counted was being counted."""
 
-MAX_GONE: Final = 10_000
-"""Constraints that are gone and still known: a watch that began before more of them begins anew."""
-
-MAX_KNOWN_REVISIONS: Final = 256
-"""Revisions of lists from which a watch may begin."""
-
 ROW_BYTES: Final = 6 << 10
 """Of a constraint without its arrays, about: with its template, and a message of ten domains."""
 
@@ -72,16 +66,12 @@ class Inspection:
 
     Attributes:
         view: the state, and `replica` who follows it.
-        inspector: who made it, and knows what was so before.
-        number: inspections of a cluster are numbered; one that is the same has the same number.
-        statuses: by constraint id; the same object as long as the number is.
+        statuses: by constraint id; the same object as long as none of them changes.
         rows: the pods of each constraint.
     """
 
     view: View
     replica: Replica
-    inspector: ClusterInspector
-    number: int
     statuses: Mapping[str, ConstraintStatus]
     rows: Mapping[str, RowPods]
     kept: dict[object, Sequence[ConstraintStatus]] = field(default_factory=dict)
@@ -165,11 +155,7 @@ class ClusterInspector:
         self._turn = Turn()
         self._counts: dict[OwnedConstraint, _CountedGroup] = {}
         self._rows: dict[OwnedConstraint, _Row] = {}
-        self._number = 0
         self._last: Inspection | None = None
-        self._gone: deque[tuple[int, str]] = deque(maxlen=MAX_GONE)
-        self._forgotten = 0
-        self._revisions: dict[str, int] = {}
 
     def inspect(self, view: View, deadline: float) -> Inspection:
         """All constraints at a view, or at a newer one.
@@ -188,18 +174,7 @@ class ClusterInspector:
                 last = self._last = self._inspection(view, namespaces, turn)
             return last
 
-    def since(self, number: int) -> Sequence[str] | None:
-        """The ids of constraints that went after an inspection; None: not all are known."""
-        if number < self._forgotten:
-            return None
-        return [gone for at, gone in tuple(self._gone) if at > number]
-
-    def number_of(self, revision: str) -> int | None:
-        """The number of the inspection of a revision; None when it is not known."""
-        return self._revisions.get(revision)
-
     def _fresh(self, view: View) -> Inspection | None:
-        """The last inspection, if it is of a view or of a newer one."""
         last = self._last
         if last is None or self._inventory.outdated:
             return None
@@ -246,7 +221,6 @@ class ClusterInspector:
         raise Conflict("the cluster changes faster than its constraints are counted: try again")
 
     def _measure(self, namespaces: Iterable[NamespaceRows], snapshot: Snapshot) -> None:
-        """Tell how many bytes it comes to."""
         keys: Counter[str] = Counter()
         classes = 0
         for each in namespaces:
@@ -260,7 +234,7 @@ class ClusterInspector:
     def _inspection(
         self, view: View, namespaces: Mapping[str, NamespaceRows], turn: Callable[[], None]
     ) -> Inspection:
-        snapshot, number = view.snapshot, self._number + 1
+        snapshot = view.snapshot
         pods = {key: each for found in namespaces.values() for key, each in found.rows.items()}
         counts, groups, nodes = self._counts, snapshot.groups, snapshot.nodes
         counted: dict[OwnedConstraint, CountedConstraint] = {}
@@ -277,26 +251,13 @@ class ClusterInspector:
                 if template not in judgements:
                     turn()
                     judgements[template] = judge_template(template, counted, snapshot)
-        rows = {
-            key: self._row(key, each, judgements, snapshot, number, turn)
-            for key, each in pods.items()
-        }
-        gone = [key for key in self._rows if key not in rows]
+        rows = {key: self._row(key, each, judgements, snapshot, turn) for key, each in pods.items()}
         for key in [key for key in counts if key not in rows]:
             del counts[key]
-        if len(self._gone) + len(gone) > MAX_GONE:
-            self._forgotten = number
-            self._gone.clear()
-        self._gone.extend([(number, each.id) for each in gone][:MAX_GONE])
-        last = self._last
-        if last is None or gone or any(row.status.changed == number for row in rows.values()):
-            self._number = number
-            statuses = {row.status.key.id: row.status for row in rows.values()}
-            last = Inspection(view, self.replica, self, number, statuses, {})
-        self._rows = rows
-        self._revisions[view.token] = self._number
-        if len(self._revisions) > MAX_KNOWN_REVISIONS:
-            del self._revisions[next(iter(self._revisions))]
+        self._rows, last = rows, self._last
+        statuses = {row.status.key.id: row.status for row in rows.values()}
+        if last is None or last.statuses != statuses:
+            last = Inspection(view, self.replica, statuses, {})
         owners = {key.id: each for key, each in pods.items()}
         return replace(last, view=view, rows=owners)
 
@@ -306,7 +267,6 @@ class ClusterInspector:
         pods: RowPods,
         judgements: Mapping[PodTemplate, TemplateJudgement],
         snapshot: Snapshot,
-        number: int,
         turn: Callable[[], None],
     ) -> _Row:
         before, counted = self._rows.get(key), self._counts[key]
@@ -334,7 +294,6 @@ class ClusterInspector:
             pending=pods.pending,
             blocked=verdict.blocked,
             findings=findings,
-            changed=number,
             labels=pods.labels,
         )
         if before is not None and before.status.same_as(status):

@@ -384,7 +384,6 @@ class Inventory:
 
 
 def _has_rows(pod: Pod, demand: Demand) -> bool:
-    """Whether the scheduler chooses a node for such pods."""
     return SCHEDULING_GATES not in demand.not_modelled and pinned_node(pod.requirements) is None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from topospread.index.usage import PODS
+from topospread.index.snapshot import PODS
 from topospread.kube.demands import NO_DEMAND
 from topospread.kube.objects import DO_NOT_SCHEDULE, ZONE_LABEL
 from topospread.service.decisions.node_fit import Fit, suited
@@ -208,15 +208,7 @@ def judge(
     findings: Sequence[pb.Finding],
     judgements: Mapping[PodTemplate, TemplateJudgement],
 ) -> Verdict:
-    """The worst state that holds.
-
-    Args:
-        key: the constraint.
-        pods: who has it.
-        spread: how they are spread.
-        findings: what is wrong with it.
-        judgements: of all their templates.
-    """
+    """The worst state that holds."""
     blocking = [each for each in pods.waiting if key in judgements[each].blocking]
     blocked = sum(pods.waiting[each] for each in blocking)
     useless = next((each for each in findings if each.code in INEFFECTIVE), None)

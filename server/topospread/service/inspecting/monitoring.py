@@ -215,7 +215,6 @@ class ConstraintMonitor:
         return time.thread_time() - began
 
     def _follow(self) -> None:
-        """Follow clusters of the store that nobody has asked about."""
         try:
             unknown = [name for name in self._clusters() if self._replicas.get(name) is None]
         except TopospreadError as error:
@@ -243,7 +242,6 @@ class ConstraintMonitor:
         return look.statuses is None or now >= look.begun_at + PAUSE
 
     def _look_at(self, look: _Look) -> bool:
-        """Inspect a cluster; returns whether anything changed."""
         if self._stopped.is_set():
             return False
         look.begun_at = now = self._clock()
@@ -302,7 +300,6 @@ class ConstraintMonitor:
             self._warn(look)
 
     def _warn(self, look: _Look) -> None:
-        """Say once that not all are shown, until all are again."""
         omitted = len(look.chosen) - len(look.shown)
         if omitted and not look.warned and self._limit:
             LOG.warning(

@@ -62,7 +62,6 @@ class OwnedConstraint:
     id: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
-        """Make the id, once."""
         content = (self.owner, self.constraint, self.index, self.defaulted)
         made = blake2b(repr(content).encode(), digest_size=_ID_BYTES).hexdigest()
         object.__setattr__(self, "id", made)
@@ -119,9 +118,6 @@ class DomainSpread:
     def listed(self, limit: int) -> tuple[Sequence[tuple[str, int]], int]:
         """The eligible domains with the fewest pods, then those with the most.
 
-        Args:
-            limit: how many to list.
-
         Returns:
             (value, pods) ascending by pods and value, and how many stand before those that are
             left out.
@@ -163,7 +159,6 @@ class ConstraintStatus:
         message: why it is in its state, for people; empty when it is satisfied.
         bound, pending: pods of the owner that have it: on a node, and waiting for one.
         blocked: waiting pods that a node could take if this constraint were not.
-        changed: in which of the inspections something last changed; they are numbered.
         labels: label sets of the pods that have it.
         listed: the bytes of its message, by how many domains it lists.
     """
@@ -176,13 +171,12 @@ class ConstraintStatus:
     pending: int
     blocked: int
     findings: tuple[Finding, ...]
-    changed: int
     labels: Sequence[Labels]
     listed: dict[int, bytes] = field(repr=False, default_factory=dict)
     _severity: list[tuple[Any, ...]] = field(init=False, repr=False, default_factory=list)
 
     def same_as(self, other: ConstraintStatus) -> bool:
-        """Whether nothing differs but when it changed."""
+        """Whether nothing differs."""
         compared = ("state", "message", "bound", "pending", "blocked", "findings", "labels")
         same = all(getattr(self, name) == getattr(other, name) for name in compared)
         return same and self.spread.same_as(other.spread)

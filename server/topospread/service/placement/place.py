@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topospread.errors import ClusterNotFound, ObjectNotFound
+from topospread.errors import ClusterNotFound
 from topospread.replica.view import Token
 from topospread.service.decisions.evaluate import matching
 from topospread.service.decisions.extension_points import select_distinct
@@ -38,14 +38,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topospread.index.changes import ReservationRow
+    from topospread.index.snapshot import Reservations
     from topospread.kube.demands import Demand
-    from topospread.replica.replica import Replica
-    from topospread.replica.replicas import Replicas
-    from topospread.replica.view import Consistency, View
     from topospread.service.decisions.cycle import Cycle
-    from topospread.service.decisions.request import NodeSelection, PodRef
+    from topospread.service.decisions.request import NodeSelection
     from topospread.service.placement.places import Places
-    from topospread.service.state.pages import PageRequest
     from topospread.service.state.write import Traced
     from topospread.spread.topology import Ints
 
@@ -295,89 +292,30 @@ def release(
     return ReleaseResult(token, released)
 
 
-def get_reservation(
-    replicas: Replicas, cluster: str, pod: PodRef, demand: Consistency, deadline: float
-) -> tuple[Replica, View, ReservationRow]:
-    """The reservation of a pod, and the state that it was read from.
-
-    Args:
-        replicas: follow the cluster.
-        cluster: its name.
-        pod: for which it is held, whatever its uid if that is empty.
-        demand: how fresh the state must be.
-        deadline: of the call.
-
-    Raises:
-        NotFound: no such cluster, or nothing is held.
-        And what Replicas.resolve raises.
-    """
-    replica, view = replicas.resolve(cluster, demand, deadline)
-    row = view.snapshot.reservations.of(pod.namespace, pod.name, pod.uid)
-    if row is None:
-        name = f"{pod.namespace}/{pod.name}"
-        raise ObjectNotFound(f"no node is held for pod {name}", "Reservation", name, cluster)
-    return replica, view, row
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationPage:
-    """A page of reservations.
-
-    Attributes:
-        token: of the first page's revision.
-        held: (namespace, name, reservation), ordered by namespace and name as bytes.
-        next: token of the next page; empty on the last.
-        state: what the first page was read from; None for later ones.
-    """
-
-    token: str
-    held: Sequence[tuple[str, str, ReservationRow]]
-    next: str
-    state: tuple[Replica, View] | None
-
-
 def list_reservations(
-    replicas: Replicas,
-    cluster: str,
-    chosen: tuple[str, Callable[[Mapping[str, str]], bool]],
-    request: PageRequest,
-    demand: Consistency,
-    deadline: float,
-) -> ReservationPage:
-    """List the reservations of a namespace; of all with an empty name.
+    reservations: Reservations,
+    namespace: str,
+    matches: Callable[[Mapping[str, str]], bool],
+    after: tuple[str, str],
+    most: int,
+) -> tuple[Sequence[tuple[str, str, ReservationRow]], bool]:
+    """A page of reservations, ordered by namespace and name as bytes, and whether more follow.
 
     Args:
-        replicas: follow the cluster.
-        cluster: its name.
-        chosen: the pods: their namespace, and which labels they may have.
-        request: which page.
-        demand: how fresh the state must be.
-        deadline: of the call.
-
-    Raises:
-        InvalidRequest: a page size or token that cannot be.
-        NotFound: no such cluster.
-        And what Replicas.resolve raises.
+        reservations: all of a state.
+        namespace: empty for all.
+        matches: by the labels of their pods.
+        after: namespace and name that the page begins after.
+        most: reservations of the page.
     """
-    most = request.most
-    token, after = request.place()
-    namespace, matches = chosen
-    replica, view = replicas.resolve(cluster, demand, deadline)
-    split = ((pod.partition("/"), row) for pod, row in view.snapshot.reservations)
+    split = ((pod.partition("/"), row) for pod, row in reservations)
     rest = sorted(
         (
-            ((space, name), space, name, row)
+            (space, name, row)
             for (space, _, name), row in split
-            if (space, name) > after and (not namespace or space == namespace)
+            if (space, name) > after and namespace in ("", space)
         ),
-        key=lambda each: each[0],
+        key=lambda each: each[:2],
     )
-    found = list(islice((each for each in rest if matches(dict(each[3].labels))), most + 1))
-    here = [each[1:] for each in found[:most]]
-    state = None if token else (replica, view)
-    token = token or view.token
-    more = ""
-    if len(found) > most:
-        namespace, name, _ = here[-1]
-        more = request.next(token, namespace, name)
-    return ReservationPage(token, here, more, state)
+    found = list(islice((each for each in rest if matches(dict(each[2].labels))), most + 1))
+    return found[:most], len(found) > most

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.cache import BUDGETS, Cache
 from topospread.checkpoints import checkpoint, computing_for
-from topospread.codec.reservations import ReservationTemplate, reservation_key
+from topospread.codec.rows import ReservationTemplate, reservation_key
 from topospread.codec.stored_pods import bound_pod
 from topospread.errors import (
     ClusterLoading,

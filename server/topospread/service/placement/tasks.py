@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import Computation, current_computation
-from topospread.codec.reservations import reservation_row
+from topospread.codec.rows import reservation_row
 from topospread.errors import CallerGone, DeadlineExceeded, TopospreadError
 from topospread.spread.verdicts import SUCCESS, Status
 from topospread.store.model import DEFAULT_LIFETIME

@@ -108,10 +108,6 @@ class NoTimeLeft(Exception):  # noqa: N818 - an outcome
 def solve(program: IntegerProgram, seconds: float) -> ProgramSolution | None:
     """The fewest moves; of these, moves of low tiers. None when nothing fulfils the program.
 
-    Args:
-        program: what may move and what must hold.
-        seconds: for the search.
-
     Raises:
         NoTimeLeft: nothing was found by then.
     """
@@ -191,13 +187,11 @@ class _Columns:
         self._high.append(high)
 
     def ones(self) -> NDArray[np.float64]:
-        """[columns] each move costs one."""
         costs = np.zeros(self._size)
         costs[: self.size_out] = 1.0
         return costs
 
     def tiers(self) -> NDArray[np.float64]:
-        """[columns] a move costs its tier."""
         costs = np.zeros(self._size)
         _, tiers, classes = self._shape
         costs[: self.size_out] = self._out // classes % tiers

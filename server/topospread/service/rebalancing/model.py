@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from topospread.codec.stored_pods import EvictionFacts, eviction_facts
+from topospread.codec.stored_pods import EvictionFacts, EvictionReader
 from topospread.errors import CorruptValue
-from topospread.index.usage import PODS
+from topospread.index.snapshot import PODS
 from topospread.kube.demands import NO_DEMAND
 from topospread.service.decisions.node_fit import Fit, suited
 from topospread.service.rebalancing.integer_program import (
@@ -171,6 +171,7 @@ def _movable_pods(
     types: dict[object, int] = {}
     suits: list[Bools] = []
     requests: list[tuple[tuple[str, int], ...]] = []
+    reader = EvictionReader()
     for pod_class in component.pod_classes:
         labels = pod_class.shape.pod.labels
         own = pod_class.effective.constraints.hard
@@ -186,7 +187,7 @@ def _movable_pods(
             if slot < 0:
                 continue
             with suppress(CorruptValue):
-                facts = eviction_facts(member.payload)
+                facts = reader.facts(member.payload)
                 key = (*alike, facts.demand.requests)
                 number = types.setdefault(key, len(types))
                 if number == len(suits):

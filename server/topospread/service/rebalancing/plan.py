@@ -116,11 +116,6 @@ class RebalancePlanner:
     ) -> pb.PlanRebalanceResponse:
         """Find the fewest evictions.
 
-        Args:
-            request: what is asked.
-            decision: its cluster, rules, freshness and deadline.
-            wrong: what was wrong with these.
-
         Raises:
             InvalidRequest: everything that is wrong; unknown settings.
             NotFound: no such cluster.
@@ -170,7 +165,6 @@ class RebalancePlanner:
     def _inventories(
         self, question: RebalanceQuestion, read: ConsistentRead
     ) -> tuple[View, Mapping[str, NamespaceInventory]]:
-        """The view of a read with all counts of its constraints, and these."""
         for _ in range(MAX_TRIES):
             view = read.view
             inventories = take_inventory(self._engine, question, view.snapshot)

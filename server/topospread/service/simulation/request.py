@@ -266,11 +266,6 @@ def expand_group(group: NodeGroup, count: int, is_taken: Callable[[str], bool]) 
 
     Each has a name of its own and that as its hostname label, whatever the template's: two nodes
     never share a host.
-
-    Args:
-        group: like what.
-        count: how many.
-        is_taken: whether a node of this name exists already.
     """
     begin = group.template.name or group.name or UNNAMED
     found: list[Node] = []
@@ -290,13 +285,7 @@ def expand_group(group: NodeGroup, count: int, is_taken: Callable[[str], bool]) 
 def expand_groups(
     groups: Sequence[NodeGroup], counts: Sequence[int], is_known: Callable[[str], bool]
 ) -> list[list[Node]]:
-    """The nodes of each group, all under names that differ.
-
-    Args:
-        groups: the node groups.
-        counts: how many of each.
-        is_known: whether the state has a node of this name.
-    """
+    """The nodes of each group, all under names that differ."""
     names: set[str] = set()
     nodes: list[list[Node]] = []
     for group, count in zip(groups, counts, strict=True):

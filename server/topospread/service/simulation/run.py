@@ -193,12 +193,6 @@ def place_batches(
 ) -> SimulationResult:
     """Place pods on a state plus changes.
 
-    Args:
-        view: the state; counts the groups of all batches.
-        changes: what to suppose.
-        batches: the pods, in order.
-        options: how.
-
     Raises:
         What `options.between` raises.
     """
@@ -294,14 +288,12 @@ class _PlacementRun:
         self._preference = Preference(options.fit, options.seed)
 
     def holds_nothing(self, batch: PodBatch, name: str) -> bool:
-        """Whether no place is held for a pod of the name."""
         held = self.state.reservations
         return not held or held.get(f"{batch.namespace}/{name}") is None
 
     def place(
         self, batch: PodBatch, shape: PodShape, effective: EffectiveConstraints, name: str
     ) -> tuple[Cycle, str | Rejection]:
-        """Choose a node for a pod, and count it there."""
         state, namespace = self.state, batch.namespace
         replaced = held = None
         if state.reservations:

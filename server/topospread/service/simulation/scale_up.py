@@ -176,7 +176,6 @@ def _tried(
 
 
 def _skew(found: SimulationResult) -> int:
-    """The highest skew that is left, over all constraints of the pods."""
     seen = {
         constraint: spread(constraint, found.after).skew
         for batch in found.batches
@@ -203,12 +202,7 @@ def _between(deadline: float) -> Callable[[], None]:
 
 
 class _PodReader:
-    """Reads the pods of options; one that comes in several is read once.
-
-    Args:
-        engine: knows shapes and rules.
-        request: for the rules.
-    """
+    """Reads the pods of options; one that comes in several is read once."""
 
     def __init__(self, engine: Engine, request: DecisionRequest) -> None:
         self._engine = engine

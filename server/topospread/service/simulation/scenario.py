@@ -79,12 +79,7 @@ class Scenario:
 
 
 class ScenarioBuilder:
-    """Builds scenarios of questions.
-
-    Args:
-        engine: knows shapes, rules and views.
-        store: has the pods of the state.
-    """
+    """Builds scenarios of questions."""
 
     def __init__(self, engine: Engine, store: Reader) -> None:
         self._engine = engine
@@ -262,7 +257,6 @@ class ScenarioBuilder:
     def _encoded(
         self, question: SimulationQuestion, given: GivenPod, wrong: list[FieldViolation]
     ) -> bytes | None:
-        """The bytes of a v1.Pod; None when it cannot be placed."""
         if isinstance(given.pod, bytes):
             return given.pod
         reference = given.pod
@@ -324,7 +318,6 @@ class ScenarioBuilder:
         return moves
 
     def _is_there(self, question: SimulationQuestion, reference: PodRef) -> bool:
-        """Whether the state has a bound pod of this name that is not removed."""
         if reference in question.removed:
             return False
         key = Key(Kind.POD, reference.namespace, reference.name)
@@ -381,7 +374,6 @@ class ScenarioBuilder:
 def _too_many_judged(
     path: str, batches: Iterable[PodBatch], advice: str
 ) -> Iterator[FieldViolation]:
-    """More pods with more constraints than are judged in one call."""
     judged = 0
     for batch in batches:
         constraints = batch.shape.pod.constraints or batch.rules.profile.defaults
@@ -436,7 +428,6 @@ def _numbered(first: PodShape, count: int) -> Sequence[PodShape]:
 
 
 def _in_pod(refused: InvalidRequest, given: GivenPod) -> Sequence[FieldViolation]:
-    """The violations of a pod that the request has, or names."""
     named = isinstance(given.pod, PodRef)
     return (refused.named(given.path) if named else refused.under(given.path)).violations
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from topospread.checkpoints import checkpoint
-from topospread.index.usage import PODS
+from topospread.index.snapshot import PODS
 from topospread.service.decisions.node_fit import Fit, suited
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.explaining.explain import explain_at
@@ -157,11 +157,9 @@ class _Search:
     known: dict[Counts, bool] = field(default_factory=dict)
 
     def over(self) -> bool:
-        """Whether the effort is spent."""
         return self.spent > self.effort
 
     def fits(self, counts: Counts) -> bool:
-        """Whether all pods fit with so many nodes."""
         checkpoint()
         known = self.known.get(counts)
         if known is None:
@@ -287,13 +285,6 @@ def simulate(
 ) -> pb.SimulateResponse:
     """Run a simulation.
 
-    Args:
-        scenarios: builds the scenario.
-        request: what is asked.
-        decision: its cluster, rules, freshness and deadline.
-        fit: how much is asked beside spreading; None: of nodes and their resources.
-        wrong: what was wrong with these.
-
     Raises:
         As ScenarioBuilder.make.
     """
@@ -364,18 +355,8 @@ def _pending(pending: PendingPods, scenario: Scenario) -> detail.PendingPods:
 
 def _explained(cycle: Cycle, number: int, scenario: Scenario) -> Explanation:
     """The reason why a pod of a batch was refused, at the state it was refused at."""
-    batch = scenario.batches[number]
-    case = EvaluationContext(
-        cycle.view.snapshot,
-        cycle.pod,
-        cycle.rules,
-        cycle.constraints,
-        batch.demand,
-        scenario.question.fit,
-        cycle.name,
-        cycle.uid,
-    )
-    return explain_at(case)
+    demand = scenario.batches[number].demand
+    return explain_at(EvaluationContext.of(cycle, demand, scenario.question.fit))
 
 
 def _more_nodes(scenario: Scenario, pending: PendingPods) -> str:

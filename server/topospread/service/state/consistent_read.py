@@ -18,8 +18,7 @@ from topospread.errors import (
     IdentityChanged,
     RevisionUnavailable,
 )
-from topospread.replica.history import check_continued, log_until
-from topospread.replica.view import Consistency, Freshness, Token
+from topospread.replica.view import Consistency, Freshness, Token, check_continued, log_until
 from topospread.store.api import scan_all
 from topospread.store.model import Key, Kind
 

@@ -13,8 +13,7 @@ from topospread.errors import (
     RevisionCompacted,
     RevisionOfOtherHistory,
 )
-from topospread.replica.history import check_continued, compacted, log_until
-from topospread.replica.view import Token
+from topospread.replica.view import Token, check_continued, compacted, log_until
 from topospread.store.api import scan_all
 from topospread.store.model import Kind, LogEntry
 
@@ -89,7 +88,7 @@ def watch(store: Reader, asked: WatchRequest, active: Callable[[], bool]) -> Ite
             cluster is another one.
         LimitExceeded: while they are read: of what there is, more than may be kept.
     """
-    return _changes(store, asked, _head(store, asked.cluster), active)
+    return _changes(store, asked, existing_head(store, asked.cluster), active)
 
 
 def _changes(
@@ -136,7 +135,7 @@ def _initial(
                     checkpoint()
                     keep(item)
         # Others wrote while it was read: all of it is brought to one revision.
-        target = _head(store, asked.cluster)
+        target = existing_head(store, asked.cluster)
         check_continued(head.identity, head.revision, target)
         revision = head.revision
         for transactions in log_until(
@@ -169,7 +168,12 @@ def _messages(objects: Collection[StoredObject]) -> Iterator[WatchEvent]:
         yield WatchEvent("", entries)
 
 
-def _head(store: Reader, cluster: str) -> Head:
+def existing_head(store: Reader, cluster: str) -> Head:
+    """The head of a cluster that there is.
+
+    Raises:
+        ClusterNotFound: there is none.
+    """
     head = store.head(cluster)
     if not head.identity:
         raise ClusterNotFound(cluster)

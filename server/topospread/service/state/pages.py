@@ -1,4 +1,4 @@
-"""Pages of lists: which one is asked for, its objects, and the token of the next one."""
+"""Pages of lists: which one is asked for, and the token of the next one."""
 
 from __future__ import annotations
 
@@ -9,33 +9,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from topospread.checkpoints import checkpoint
 from topospread.errors import FieldViolation, InvalidRequest, PageTokenMismatch
 from topospread.replica.view import Token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from topospread.store.api import Reader
-    from topospread.store.model import Kind, StoredObject
+    from collections.abc import Sequence
 
 DEFAULT_PAGE: Final = 500
 MAX_PAGE: Final = 5000
-
-PAGE_BYTES: Final = 3 << 20
-"""Of the objects of a page as they are stored, if it has more than one. A page that is answered
-fits into the 4 MiB that gRPC clients take by default.
-"""
-
-READ_OBJECTS: Final = 5000
-READ_BYTES: Final = 16 << 20
-"""Of the objects that are read for a page, about: a selector may match few of them, or none. The
-page ends there, and the next one goes on.
-"""
-
-SMALLEST_SCAN: Final = 100
-LARGEST_SCAN: Final = 1000
-"""Objects that are read at once: Redis serves nobody else meanwhile."""
 
 Place = tuple[str, str]
 """A namespace and a name. Strings have the order of their bytes in UTF-8."""
@@ -137,54 +118,3 @@ class PageRequest:
 
     def _wrong(self, text: str) -> FieldViolation:
         return FieldViolation("pageToken", text, bad_value=self.token[:512])
-
-
-def list_page(
-    store: Reader,
-    cluster: str,
-    kind: Kind,
-    namespace: str,
-    matches: Callable[[StoredObject], bool],
-    after: Place,
-    most: int,
-) -> tuple[Sequence[StoredObject], Place | None]:
-    """Objects by namespace and name as bytes, and where the next page begins.
-
-    It ends at PAGE_BYTES, and after READ_OBJECTS or READ_BYTES that were read for it.
-
-    Args:
-        store: where they are.
-        cluster: its name.
-        kind: of the objects.
-        namespace: empty for all.
-        matches: which of them to answer.
-        after: where the page begins.
-        most: objects at most.
-
-    Returns:
-        The objects, and the place after which the next page begins; None when this is the last.
-    """
-    objects: list[StoredObject] = []
-    size = read = read_bytes = 0
-    place: Place | None = after
-    while place is not None:
-        if read >= READ_OBJECTS or read_bytes >= READ_BYTES:
-            return objects, after
-        limit = min(max(most + 1 - len(objects), SMALLEST_SCAN), LARGEST_SCAN)
-        page = store.scan(
-            cluster, kind, namespace=namespace, after=place, limit=limit, max_bytes=PAGE_BYTES
-        )
-        for stored in page.objects:
-            checkpoint()
-            read += 1
-            read_bytes += len(stored.payload)
-            # What cannot be read counts as absent.
-            if stored.digest and matches(stored):
-                size += len(stored.payload)
-                if len(objects) == most or (objects and size > PAGE_BYTES):
-                    return objects, after
-                objects.append(stored)
-            after = (stored.key.namespace, stored.key.name)
-        place = page.last
-        after = place or after
-    return objects, None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint
 from topospread.errors import (
     ClusterNotFound,
     ObjectNotFound,
@@ -12,8 +13,7 @@ from topospread.errors import (
     StoreUnavailable,
 )
 from topospread.replica.view import Consistency, Freshness, Token, View
-from topospread.service.state.log import watch
-from topospread.service.state.pages import list_page
+from topospread.service.state.log import existing_head, watch
 from topospread.store.api import get_one
 from topospread.store.checks import check_cluster
 
@@ -23,9 +23,25 @@ if TYPE_CHECKING:
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
     from topospread.service.state.log import WatchEvent, WatchRequest
-    from topospread.service.state.pages import PageRequest
+    from topospread.service.state.pages import PageRequest, Place
     from topospread.store.api import Reader
     from topospread.store.model import Head, Key, Kind, StoredObject
+
+
+PAGE_BYTES: Final = 3 << 20
+"""Of the objects of a page as they are stored, if it has more than one. A page that is answered
+fits into the 4 MiB that gRPC clients take by default.
+"""
+
+READ_OBJECTS: Final = 5000
+READ_BYTES: Final = 16 << 20
+"""Of the objects that are read for a page, about: a selector may match few of them, or none. The
+page ends there, and the next one goes on.
+"""
+
+SMALLEST_SCAN: Final = 100
+LARGEST_SCAN: Final = 1000
+"""Objects that are read at once: Redis serves nobody else meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +85,7 @@ class StateReader:
             NotFound: no such cluster or object.
             CorruptValue: its value cannot be read.
         """
-        head = self._head(cluster)
+        head = existing_head(self._store, cluster)
         stored = get_one(self._store, cluster, key)
         if stored is None:
             where = f"{key.namespace}/" if key.namespace else ""
@@ -89,14 +105,15 @@ class StateReader:
         """A page of the objects of one kind, ordered by namespace and name as bytes.
 
         Pages are read one after the other, each as new as its call or newer. All tell the first
-        one's revision, so that who watches from it misses nothing.
+        one's revision, so that who watches from it misses nothing. One ends at PAGE_BYTES, and
+        after READ_OBJECTS or READ_BYTES that were read for it.
 
         Args:
             cluster: its name.
             kind: of the objects.
             namespace: empty for all.
             matches: which objects to answer.
-            request: which page; for what else it ends at see :func:`~.pages.list_page`.
+            request: which page.
 
         Raises:
             InvalidRequest: a page token or size that cannot be.
@@ -104,18 +121,51 @@ class StateReader:
             RevisionUnavailable: it has another history than at the first page.
         """
         first, after = request.place(namespace)
-        head = self._head(cluster)
+        head = existing_head(self._store, cluster)
         if first and Token.decode(first).identity != head.identity:
             raise RevisionOfOtherHistory(
                 f"cluster {cluster!r} has another history than at the list's first page: begin it"
                 " anew, without a page token"
             )
         revision = first or _token(head)
-        objects, last = list_page(
-            self._store, cluster, kind, namespace, matches, after, request.most
-        )
+        objects, last = self._page(cluster, kind, namespace, matches, after, request.most)
         more = "" if last is None else request.next(revision, *last)
         return ObjectPage(revision, objects, more)
+
+    def _page(
+        self,
+        cluster: str,
+        kind: Kind,
+        namespace: str,
+        matches: Callable[[StoredObject], bool],
+        after: Place,
+        most: int,
+    ) -> tuple[Sequence[StoredObject], Place | None]:
+        """The objects of a page, and what the next one comes after; None when this is the last."""
+        objects: list[StoredObject] = []
+        size = read = read_bytes = 0
+        place: Place | None = after
+        while place is not None:
+            if read >= READ_OBJECTS or read_bytes >= READ_BYTES:
+                return objects, after
+            limit = min(max(most + 1 - len(objects), SMALLEST_SCAN), LARGEST_SCAN)
+            page = self._store.scan(
+                cluster, kind, namespace=namespace, after=place, limit=limit, max_bytes=PAGE_BYTES
+            )
+            for stored in page.objects:
+                checkpoint()
+                read += 1
+                read_bytes += len(stored.payload)
+                # What cannot be read counts as absent.
+                if stored.digest and matches(stored):
+                    size += len(stored.payload)
+                    if len(objects) == most or (objects and size > PAGE_BYTES):
+                        return objects, after
+                    objects.append(stored)
+                after = (stored.key.namespace, stored.key.name)
+            place = page.last
+            after = place or after
+        return objects, None
 
     def watch(self, asked: WatchRequest, active: Callable[[], bool]) -> Iterator[WatchEvent]:
         """Changes as they happen, until the caller is gone; see :func:`~.log.watch`."""
@@ -191,12 +241,6 @@ class StateReader:
         if not head.identity and (replica is None or replica.view is None):
             raise ClusterNotFound(name)
         return FollowedCluster(name, head, replica)
-
-    def _head(self, cluster: str) -> Head:
-        head = self._store.head(cluster)
-        if not head.identity:
-            raise ClusterNotFound(cluster)
-        return head
 
 
 def _token(head: Head) -> str:

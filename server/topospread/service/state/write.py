@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from topospread.errors import (
     ClusterNotFound,
@@ -35,6 +35,7 @@ from topospread.store.rules import fenced
 from topospread.store.values import progress
 
 if TYPE_CHECKING:
+    from topospread.replica.replicas import Replicas
     from topospread.store.api import Store
 
 WARNINGS_SHOWN: Final = 100
@@ -76,30 +77,6 @@ def failure_deadline(left: float) -> float:
     Fewer, so that the reason reaches it, and not only that its deadline passed.
     """
     return left - min(TELLING, left / 4)
-
-
-class HistoryGuard(Protocol):
-    """The history of each cluster that this server accepts writes into."""
-
-    def identity(self, cluster: str) -> str:
-        """Identity of the one that is followed, or else was written to; empty for none."""
-        ...
-
-    def note_written(self, cluster: str, identity: str) -> None:
-        """Remember what was written to, as long as it is not followed."""
-        ...
-
-    def reconcile(self, cluster: str) -> str:
-        """The identity that is meant, after the store showed another one; empty for none.
-
-        Raises:
-            IdentityChanged: the store's history is not complete.
-        """
-        ...
-
-    def forget(self, cluster: str) -> None:
-        """Follow a cluster no more."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +126,7 @@ class WriteLimits:
 
     Attributes:
         batch: objects in one ApplyObjects or DeleteObjects, or in a batch of ReplaceObjects.
-        replace: objects in one ReplaceObjects.
+        replace: objects in one ReplaceObjects: twice the pods of the largest clusters.
         clusters: past which no write makes another one.
     """
 
@@ -166,18 +143,13 @@ class StateWriter:
     """
 
     def __init__(
-        self, store: Store, histories: HistoryGuard, limits: WriteLimits = WriteLimits()
+        self, store: Store, histories: Replicas, limits: WriteLimits = WriteLimits()
     ) -> None:
         self._store = store
         self._histories = histories
-        self._limits = limits
+        self.limits = limits
         self._known: set[str] = set()
         self._unlooked = 0
-
-    @property
-    def most_at_once(self) -> int:
-        """Objects of one apply or delete, and of each batch of a replacement."""
-        return self._limits.batch
 
     def apply(
         self,
@@ -289,8 +261,9 @@ class StateWriter:
             replaced.warnings.extend(incoming.warnings)
         changes: list[Change] = [incoming.put for incoming in wanted.values()]
         identity = self._store.head(cluster).identity
-        surplus = self._surplus(cluster, kind, wanted)
-        changes.extend(Remove(key, up_to_version=resource_version) for key in surplus)
+        for page in scan_all(self._store, cluster, kind):
+            surplus = [stored.key for stored in page if stored.key not in wanted]
+            changes += [Remove(key, up_to_version=resource_version) for key in surplus]
 
         def write(
             piece: Sequence[Change], *, force: bool, listed: Listed | None = None
@@ -314,24 +287,12 @@ class StateWriter:
         version = progress({kind: resource_version}) if resource_version else ()
         write(version, force=True, listed=Listed(kind, frozenset(kinds) or FEED_KINDS))
         self._note(cluster)
-        self._reconcile(cluster, identity)
-        self._histories.note_written(cluster, identity)
-        _shorten(replaced.warnings)
-        return replaced
-
-    def _reconcile(self, cluster: str, identity: str) -> None:
-        """Have it noted that the store's history is another one than is followed, if it is."""
         if self._histories.identity(cluster) not in ("", identity):
             with suppress(IdentityChanged):  # not all kinds were listed yet
                 self._histories.reconcile(cluster)
-
-    def _surplus(self, cluster: str, kind: Kind, wanted: Container[Key]) -> list[Key]:
-        return [
-            stored.key
-            for page in scan_all(self._store, cluster, kind)
-            for stored in page
-            if stored.key not in wanted
-        ]
+        self._histories.note_written(cluster, identity)
+        _shorten(replaced.warnings)
+        return replaced
 
     def drop(self, cluster: str) -> int:
         """Forget a cluster; returns how many objects it had.
@@ -365,15 +326,14 @@ class StateWriter:
                 if key in wanted:
                     text = f"{_named(key)} is given twice (batch {number})"
                     raise InvalidRequest.at(path, text, "Duplicate value")
-                if len(wanted) >= self._limits.replace:
-                    text = f"more than {self._limits.replace} objects in one call"
-                    setting = "--max-replace-objects"
-                    raise TooLarge(f"{text} ({setting})", setting, self._limits.replace)
+                if len(wanted) >= self.limits.replace:
+                    text = f"more than {self.limits.replace} objects in one call"
+                    raise TooLarge(text, "objects", self.limits.replace)
                 wanted[key] = incoming
         return wanted
 
     def _check_batch(self, keys: Sequence[Key]) -> None:
-        most = self._limits.batch
+        most = self.limits.batch
         if len(keys) > most:
             text = f"{len(keys)} in one call, at most {most}: split them, or use ReplaceObjects"
             raise InvalidRequest.at("objects", text, "Too many")
@@ -390,7 +350,7 @@ class StateWriter:
         A write is one look at the store, so that the first few clusters that are new to this
         process are not looked for; there may be that many too many, and others may make some.
         """
-        most = self._limits.clusters
+        most = self.limits.clusters
         if cluster in self._known:
             return
         if self._unlooked < most // 64:
@@ -410,7 +370,7 @@ class StateWriter:
 
     def _note(self, cluster: str) -> None:
         """A cluster is there: looking for that at each write would cost a round trip."""
-        if len(self._known) < self._limits.clusters:
+        if len(self._known) < self.limits.clusters:
             self._known.add(cluster)
 
     def _write(
@@ -421,8 +381,10 @@ class StateWriter:
 
         def write(identity: str) -> Applied:
             if not changes and not identity and not self._store.head(cluster).identity:
-                if fence:
-                    self._check_fence(cluster, fence, patience)
+                if fence:  # checked as the store does it with each write
+                    lease = self._store.lease(cluster, timeout=patience)
+                    if lease.fence != fence:
+                        raise fenced(cluster, lease.holder)
                 return Applied(Revision(), Revision(), ())
             return self._store.apply(
                 cluster, changes, identity=identity, force=force, fence=fence, timeout=patience
@@ -430,14 +392,8 @@ class StateWriter:
 
         return within_history(self._histories, cluster, write)
 
-    def _check_fence(self, cluster: str, fence: int, timeout: float) -> None:
-        """Check the fence as the store does with each write."""
-        lease = self._store.lease(cluster, timeout=timeout)
-        if lease.fence != fence:
-            raise fenced(cluster, lease.holder)
 
-
-def within_history(histories: HistoryGuard, cluster: str, write: Callable[[str], T]) -> T:
+def within_history(histories: Replicas, cluster: str, write: Callable[[str], T]) -> T:
     """Write into the history that is followed, or into the one that took its place.
 
     Args:
@@ -459,10 +415,7 @@ def within_history(histories: HistoryGuard, cluster: str, write: Callable[[str],
 
 
 def _pieces(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
-    """Changes in as many steps as the store wants them.
-
-    At least one, so that a cluster without anything exists afterwards.
-    """
+    """Changes in as many steps as the store wants them."""
     piece: list[Change] = []
     size = 0
     for change in changes:
@@ -472,7 +425,8 @@ def _pieces(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
             piece, size = [], 0
         piece.append(change)
         size += more
-    yield piece
+    if piece:
+        yield piece
 
 
 def _token(applied: Applied) -> str:

@@ -10,9 +10,9 @@ from topospread.checkpoints import checkpoint
 from topospread.kube.validation import validate_constraints, validate_pod
 from topospread.kube.violations import violation_text
 from topospread.spread.linting.catalog import LintFinding, Severity, declared_rules, rule
-from topospread.spread.linting.linted import linted_constraints
 from topospread.spread.linting.rollouts import repelling_findings, rollout_findings
 from topospread.spread.linting.rules import CONSTRAINT_RULES, MIN_DOMAINS_OUT_OF_REACH
+from topospread.spread.linting.workloads import linted_constraints
 from topospread.spread.settings import SYSTEM_DEFAULTS
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from topospread.errors import FieldViolation
     from topospread.kube.objects import SpreadConstraint
     from topospread.spread.linting.catalog import LintRule
-    from topospread.spread.linting.linted import LintedConstraint
-    from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload
+    from topospread.spread.linting.workloads import DomainNumbers, LintedConstraint, LintedWorkload
 
 UNKNOWN_FIELD: Final = rule(
     "UNKNOWN_FIELD",

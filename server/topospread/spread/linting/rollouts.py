@@ -23,8 +23,7 @@ from topospread.spread.linting.catalog import LintFinding, Severity, rule
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from topospread.spread.linting.linted import LintedConstraint
-    from topospread.spread.linting.workloads import LintedWorkload, Rollout
+    from topospread.spread.linting.workloads import LintedConstraint, LintedWorkload, Rollout
 
 _SEVERAL: Final = 4
 """Replicas that are reckoned with where the manifest does not say."""

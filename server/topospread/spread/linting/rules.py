@@ -13,7 +13,7 @@ from topospread.spread.linting.catalog import LintFinding, LintRule, Severity, r
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topospread.spread.linting.linted import LintedConstraint
+    from topospread.spread.linting.workloads import LintedConstraint
 
 REGION_LABEL: Final = "topology.kubernetes.io/region"
 
@@ -113,12 +113,7 @@ def _of_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
 
 
 def selector_finding(selector: Selector, *, matches_itself: bool) -> tuple[LintRule, str] | None:
-    """What is wrong with a constraint's selector.
-
-    Args:
-        selector: of the constraint.
-        matches_itself: whether it matches the labels of the pod that has the constraint, or may.
-    """
+    """What is wrong with a constraint's selector."""
     if selector.nothing:
         return (
             NIL_SELECTOR,

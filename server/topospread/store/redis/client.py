@@ -1,4 +1,4 @@
-"""Commands and the Lua script on Redis: time-outs, bounded retries, errors as StoreUnavailable.
+"""Commands on Redis: time-outs, bounded retries, errors as StoreUnavailable.
 
 Connections are used below redis-py's command objects: their reply conversions cost more than the
 call, and a time-out for one call is not to be had there.
@@ -6,20 +6,17 @@ call, and a time-out for one call is not to be had there.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import random
 import time
 from contextlib import contextmanager
-from importlib import resources
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from redis import exceptions
 
 from topospread.errors import StoreUnavailable
-from topospread.store.redis import keys
 from topospread.store.redis.connections import CHECKS, check_policy, check_role
 from topospread.store.redis.failures import MasterUnknown, unavailable
 
@@ -131,9 +128,7 @@ class RedisClient:
             StoreUnavailable: no answer in time, a refusal, or fewer replicas: then it is written.
             NoScriptError: EVALSHA of a script that this Redis does not have.
         """
-        (reply,) = self._with_retries(
-            lambda left: self._exchange((args,), left, replicas), timeout, repeat=repeat
-        )
+        (reply,) = self._with_retries((args,), timeout, repeat=repeat, replicas=replicas)
         return reply
 
     def try_call(self, *args: Arg) -> Reply:
@@ -150,14 +145,15 @@ class RedisClient:
 
         Not in MULTI: a Redis that is out of memory refuses to queue even reads there.
         """
-        return self._with_retries(lambda left: self._exchange(commands, left), timeout, repeat=True)
+        return self._with_retries(commands, timeout, repeat=True)
 
     def _with_retries(
         self,
-        attempt: Callable[[float], list[Reply]],
+        commands: Sequence[Sequence[Arg]],
         timeout: float | None,
         *,
         repeat: bool,
+        replicas: int = 0,
     ) -> list[Reply]:
         if self._clients.closed:
             raise StoreUnavailable("the store is closed")
@@ -166,7 +162,7 @@ class RedisClient:
         while True:
             tries += 1
             try:
-                return attempt(deadline - time.monotonic())
+                return self._exchange(commands, deadline - time.monotonic(), replicas)
             except exceptions.NoScriptError:
                 raise
             except (exceptions.RedisError, OSError, _NotSent) as error:
@@ -193,7 +189,7 @@ class RedisClient:
         return isinstance(error, _NotSent) or (repeat and isinstance(error, _LOST))
 
     def _exchange(
-        self, commands: Sequence[Sequence[Arg]], left: float, replicas: int = 0
+        self, commands: Sequence[Sequence[Arg]], left: float, replicas: int
     ) -> list[Reply]:
         """Send commands, with the checks that are due, and read what they are answered."""
         deadline = time.monotonic() + left
@@ -279,48 +275,3 @@ class RedisClient:
 def _cause(error: Exception) -> Exception:
     cause = error.__cause__
     return cause if isinstance(error, _NotSent) and isinstance(cause, Exception) else error
-
-
-class Script:
-    """store.lua, wherever a cluster's keys are."""
-
-    def __init__(self, clients: RedisClients) -> None:
-        self._clients = clients
-        self.text = resources.files(__package__).joinpath("store.lua").read_text("utf-8")
-        self._sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-
-    def run(
-        self,
-        cluster: str,
-        args: Sequence[Arg],
-        *,
-        timeout: float | None = None,
-        repeat: bool = True,
-        writes: bool = True,
-    ) -> Reply:
-        """Run it for one cluster, on its keys; see RedisClient.call().
-
-        Args:
-            cluster: its name.
-            args: the script's.
-            timeout: seconds for all tries together.
-            repeat: whether it may run twice.
-            writes: whether replicas may have to have what it does.
-        """
-        client = self._clients.for_cluster(cluster)
-        names = keys.script_keys(cluster)
-        tail = (len(names), *names, *args)
-        settings = self._clients.settings
-        replicas = settings.wait_replicas if writes else 0
-        deadline = time.monotonic() + (settings.timeout if timeout is None else timeout)
-
-        def run(command: str, script: str) -> Reply:
-            left = deadline - time.monotonic()
-            return client.call(
-                command, script, *tail, timeout=left, repeat=repeat, replicas=replicas
-            )
-
-        try:
-            return run("EVALSHA", self._sha)
-        except exceptions.NoScriptError:
-            return run("EVAL", self.text)

@@ -15,16 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from redis import exceptions
 
-from topospread.errors import (
-    RevisionCompacted,
-    StoreUnavailable,
-)
+from topospread.errors import RevisionCompacted, StoreUnavailable
 from topospread.store import rules, values
 from topospread.store.model import LogEntry, Revision, Transaction
-from topospread.store.redis import keys
+from topospread.store.redis import script
 from topospread.store.redis.failures import unavailable
-from topospread.store.redis.keys import check_format
-from topospread.store.redis.reading import number_of, word_of
+from topospread.store.redis.script import check_format, number_of, word_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +45,7 @@ _BROKEN: Final = (exceptions.RedisError, OSError)
 
 
 class RedisFollower:
-    """Implements follow() for one store object."""
+    """Carries out follow() for one store object."""
 
     def __init__(self, clients: RedisClients, readers: BlockingReaders, notifier: Notifier) -> None:
         self._clients = clients
@@ -61,12 +57,11 @@ class RedisFollower:
     def follow(
         self, cluster: str, identity: str, after: Revision, wait: float, limit: int
     ) -> Sequence[Transaction]:
-        """See the contract."""
         if not limit:
             self._look(cluster, identity, after, 1)
             return ()
         deadline = time.monotonic() + wait
-        stream = keys.key(cluster, "log")
+        stream = script.key(cluster, "log")
         with self._notifier.waiting(cluster) as waiter:
             while True:
                 found = self._look(cluster, identity, after, limit)
@@ -84,7 +79,7 @@ class RedisFollower:
                     return ()
 
     def _look(self, cluster: str, identity: str, after: Revision, limit: int) -> list[Transaction]:
-        meta, stream = keys.key(cluster, "meta"), keys.key(cluster, "log")
+        meta, stream = script.key(cluster, "meta"), script.key(cluster, "log")
         begin, ask = f"{after.number + 1}-0", self._expected(cluster, limit)
         client = self._clients.for_cluster(cluster)
         head, reply, still = client.pipeline(
@@ -205,12 +200,12 @@ class BlockingReaders:
         waiter: SocketWaiter,
         seconds: float,
     ) -> Reply:
-        """Entries of a cluster's stream; empty when there are none yet.
+        """Entries of a stream; none when there are none yet.
 
         Ends early when the waiter is notified, and after SLICE seconds.
 
         Args:
-            cluster: its name.
+            cluster: whose stream it is.
             place: (key, n): entries after ``<n>-0`` of this stream.
             count: how many entries at most.
             waiter: the calling thread's.
@@ -219,19 +214,16 @@ class BlockingReaders:
         Raises:
             StoreUnavailable: the connection broke, or Redis keeps silent.
         """
+        line = None
         try:
             line = self._take(self._topology.pool(cluster).blocking, place)
-        except _BROKEN as error:
-            self._topology.invalidate()
-            raise unavailable(error) from error
-        try:
             reply = self._wait(line, place, count, waiter, seconds)
-        except _BROKEN as error:
-            self._topology.invalidate(line.pool)
-            self._discard(line)
-            raise unavailable(error) from error
-        except BaseException:
-            self._discard(line)
+        except BaseException as error:
+            if line is not None:
+                self._discard(line)
+            if isinstance(error, _BROKEN):
+                self._topology.invalidate(None if line is None else line.pool)
+                raise unavailable(error) from error
             raise
         self._put_back(line)
         return reply

@@ -9,9 +9,10 @@ from redis import exceptions
 
 from topospread.errors import ConfigError, StoreUnavailable
 from topospread.store.model import StoreSettings
-from topospread.store.redis.client import RedisClients, Script
+from topospread.store.redis.client import RedisClients
 from topospread.store.redis.connections import url_options
 from topospread.store.redis.failures import UnfitServer, unavailable
+from topospread.store.redis.script import Script
 from topospread.store.redis.sentinel import SentinelMonitor
 from topospread.store.redis.store import RedisStore
 from topospread.store.redis.topology import ClusterNodes, SingleNode

@@ -170,7 +170,7 @@ class SentinelMonitor:
         self._pool: ServerPool | None = None
         self._pool_address: Address | None = None
         self._closed = False
-        self._unheard = len(set(url.hosts))
+        self._unheard = set(url.hosts)
         options = login_options(url.sentinel_username, url.sentinel_password, settings)
         options |= network_options(url.tls) | {"socket_timeout": settings.connect_timeout}
         for address in set(url.hosts):
@@ -184,16 +184,13 @@ class SentinelMonitor:
             self._lock.wait_for(self._begun, settings.timeout)
 
     def pool(self, cluster: str) -> ServerPool:
-        """See RedisTopology."""
         del cluster
         return self._master_pool()
 
     def masters(self) -> Sequence[Callable[[], ServerPool]]:
-        """See RedisTopology."""
         return (self._master_pool,)
 
     def confirm(self, pool: RedisPool) -> None:
-        """See RedisTopology."""
         if pool is not self._master_pool():
             raise MasterUnknown(_FAILOVER)
 
@@ -233,12 +230,12 @@ class SentinelMonitor:
 
     def _listen(self, address: Address, options: Options) -> None:
         """The thread of one Sentinel: ask it, listen until it is time to ask again."""
-        unheard, odd = True, False
+        odd = False
         line, news = make_connection(options), make_connection(options)
         while not self._closed:
             try:
                 self._ask(address, line)
-                unheard = self._heard(unheard)
+                self._heard(address)
                 if not news.is_connected:
                     news.send_command("PSUBSCRIBE", *_NEWS)
                 self._await_news(address, news)
@@ -248,17 +245,16 @@ class SentinelMonitor:
                     _log.warning("a Sentinel's answer cannot be read: %r", error)
                 line.disconnect()
                 news.disconnect()
-                unheard = self._heard(unheard)
+                self._heard(address)
                 time.sleep(PERIOD)
         line.disconnect()
         news.disconnect()
 
-    def _heard(self, first: bool) -> bool:
-        """Wake threads that wait for the first answers; returns False, for the next call."""
+    def _heard(self, sentinel: Address) -> None:
+        """Wake threads that wait for the first answers."""
         with self._lock:
-            self._unheard -= first
+            self._unheard.discard(sentinel)
             self._lock.notify_all()
-        return False
 
     def _ask(self, sentinel: Address, line: RedisConnection) -> None:
         asked_at = time.monotonic()

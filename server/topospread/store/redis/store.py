@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
+import time
 from typing import TYPE_CHECKING, final
-from uuid import uuid4
 
 from topospread.store import checks, rules, values
 from topospread.store.model import (
@@ -15,22 +14,19 @@ from topospread.store.model import (
     Lease,
     Page,
     Put,
+    Revision,
     Transaction,
     Unchanged,
 )
 from topospread.store.notifier import Notifier, SocketWaiter
-from topospread.store.redis import reading
-from topospread.store.redis.client import Script
+from topospread.store.redis import script
 from topospread.store.redis.following import BlockingReaders, RedisFollower
-from topospread.store.redis.keys import names_after
-from topospread.store.redis.replies import applied_of, raise_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread.store.model import Key, Listed, Revision, StoredObject, StoreSettings
+    from topospread.store.model import Key, Listed, StoredObject, StoreSettings
     from topospread.store.redis.client import RedisClients
-    from topospread.store.redis.connections import Arg
 
 
 @final
@@ -51,7 +47,7 @@ class RedisStore:
         self._address = address
         self._settings = settings
         self._clients = clients
-        self._script = Script(clients)
+        self._script = script.Script(clients)
         self._notifier = Notifier(SocketWaiter)
         self._readers = BlockingReaders(clients.topology, settings)
         self._follower = RedisFollower(clients, self._readers, self._notifier)
@@ -64,7 +60,20 @@ class RedisStore:
 
     def head(self, cluster: str, *, timeout: float | None = None) -> Head:
         checks.check_cluster(cluster)
-        return reading.head(self._clients.for_cluster(cluster), cluster, timeout)
+        words = ("format", "identity", "tag", "replaced")
+        numbers = ("number", "listed", "feed", "replaced_at")
+        client, meta = self._clients.for_cluster(cluster), script.key(cluster, "meta")
+        reply = client.call("HMGET", meta, *words, *numbers, timeout=timeout)
+        script.check_format(reply[0])
+        _, identity, tag, dropped = map(script.word_of, [cluster] * 4, words, reply)
+        number, listed, feed, at = map(script.number_of, [cluster] * 4, numbers, reply[4:])
+        now = time.time_ns() // 1_000_000
+        return Head(
+            identity,
+            Revision(number, tag) if identity else Revision(),
+            rules.is_complete(listed, feed),
+            rules.replaced(dropped, at, now),
+        )
 
     def scan(
         self,
@@ -77,19 +86,44 @@ class RedisStore:
         max_bytes: int = 4 << 20,
     ) -> Page:
         checks.check_cluster(cluster)
-        bounds = names_after(kind, namespace, after)
+        bounds = script.names_after(kind, namespace, after)
         args = ("scan", values.FORMAT, *bounds, limit, max_bytes)
         reply = self._script.run(cluster, args, writes=False)
-        if reply[0] != b"OK":
-            raise_refusal(cluster, reply, None)
-        return reading.page_of(kind, reply)
+        script.check_accepted(cluster, reply)
+        _, last, *rest = reply
+        keys = [script.key_of(kind, name) for name in rest[::2]]
+        objects = [values.unpack(*pair) for pair in zip(keys, rest[1::2], strict=True)]
+        return Page(objects, script.key_of(kind, last)[1:] if last else None)
 
     def get(self, cluster: str, keys: Sequence[Key]) -> Sequence[StoredObject]:
         checks.check_cluster(cluster)
-        return reading.get(self._clients.for_cluster(cluster), cluster, keys)
+        if not keys:
+            return ()
+        found_format, found = self._clients.for_cluster(cluster).pipeline(
+            ("HGET", script.key(cluster, "meta"), "format"),
+            ("HMGET", script.key(cluster, "object"), *map(values.name_of, keys)),
+        )
+        script.check_format(found_format)
+        pairs = zip(keys, found, strict=True)
+        return [values.unpack(key, value) for key, value in pairs if value is not None]
 
     def clusters(self) -> Sequence[str]:
-        return reading.clusters(self._clients.for_all_masters())
+        """By SCAN for their meta keys: no second list that could disagree.
+
+        It walks all keys of the database, nine a cluster; give topospread a Redis or a database of
+        its own.
+        """
+        found: set[str] = set()
+        for client in self._clients.for_all_masters():
+            cursor = None
+            while cursor != b"0":
+                words = ("SCAN", cursor or 0, "MATCH", script.META_PATTERN, "COUNT", 1000)
+                cursor, names = client.call(*words)
+                asked = [("HEXISTS", name, "identity") for name in names]
+                alive = client.pipeline(*asked) if asked else ()
+                pairs = zip(names, alive, strict=True)
+                found |= {script.cluster_of(name.decode()) for name, lives in pairs if lives}
+        return sorted(found)
 
     def follow(
         self, cluster: str, identity: str, after: Revision, *, wait: float, limit: int = 1000
@@ -112,7 +146,7 @@ class RedisStore:
         listed: Listed | None = None,
         timeout: float | None = None,
     ) -> Applied:
-        """See the contract.
+        """Write and log changes.
 
         A write whose answer was lost is repeated if each of its changes names what it follows, so
         that it undoes nothing that others did in between; but not one with a precondition: its own
@@ -122,14 +156,13 @@ class RedisStore:
         checks.check_changes(changes)
         if precondition is not None:
             checks.check_precondition(precondition)
-        args = self._apply_words(changes, precondition, identity, listed, force=force, fence=fence)
+        args = script.apply_args(
+            changes, precondition, identity, listed, self._settings, force=force, fence=fence
+        )
         repeat = precondition is None and not force and all(map(_names_what_it_follows, changes))
         reply = self._script.run(cluster, args, timeout=timeout, repeat=repeat)
-        if reply[0] == b"FENCED":
-            raise rules.fenced(cluster, reply[1].decode(errors="replace"))
-        if reply[0] != b"OK":
-            raise_refusal(cluster, reply, precondition)
-        return applied_of(reply)
+        script.check_accepted(cluster, reply, precondition)
+        return script.applied_of(reply)
 
     def drop(self, cluster: str, *, identity: str = "") -> int | None:
         checks.check_cluster(cluster)
@@ -137,8 +170,7 @@ class RedisStore:
         # Not repeated when the answer was lost: by then the cluster may have been created anew.
         args = ("drop", values.FORMAT, *kept, identity)
         reply = self._script.run(cluster, args, repeat=False)
-        if reply[0] != b"OK":
-            raise_refusal(cluster, reply, None)
+        script.check_accepted(cluster, reply)
         self._notifier.notify(cluster)
         return int(reply[1]) if reply[2] else None
 
@@ -156,8 +188,7 @@ class RedisStore:
             checks.check_lease(holder, lifetime)
         args = ("lease", values.FORMAT, holder, lifetime, fence or "")
         reply = self._script.run(cluster, args, timeout=timeout, writes=bool(holder))
-        if reply[0] != b"OK":
-            raise_refusal(cluster, reply, None)
+        script.check_accepted(cluster, reply)
         found, *numbers = reply[1:]
         return Lease(found.decode(), *map(int, numbers))
 
@@ -170,55 +201,9 @@ class RedisStore:
         self._readers.close()
         self._clients.close()
 
-    def _apply_words(
-        self,
-        changes: Sequence[Change],
-        precondition: Unchanged | None,
-        identity: str,
-        listed: Listed | None,
-        *,
-        force: bool,
-        fence: int,
-    ) -> list[Arg]:
-        """The script's arguments; their order stands at the top of store.lua."""
-        settings = self._settings
-        scopes = precondition.scopes if precondition else ()
-        args: list[Arg] = [
-            "apply",
-            values.FORMAT,
-            uuid4().hex,
-            identity,
-            secrets.token_hex(8),
-            int(force),
-            settings.log_limit,
-            round(settings.tombstone_seconds * 1000),
-            settings.tombstone_limit,
-            precondition.revision.number if precondition else "",
-            precondition.revision.tag if precondition else "",
-            fence or "",
-            *rules.with_listed(0, 0, listed),
-            len(scopes),
-            *scopes,
-        ]
-        for change in changes:
-            if isinstance(change, Put):
-                args += _put_words(change)
-            else:
-                args += ("r", values.name_of(change.key), change.uid, change.up_to_version, "")
-        return args
-
 
 def _names_what_it_follows(change: Change) -> bool:
     """Whether the store leaves alone what others wrote after a first run of the change."""
     if isinstance(change, Put):
         return bool(change.object.resource_version)
     return bool(change.up_to_version or change.uid)
-
-
-def _put_words(put: Put) -> tuple[Arg, ...]:
-    stored = put.object
-    name = values.name_of(stored.key)
-    if stored.key.kind is not Kind.RESERVATION:
-        return "e" if put.ends_reservation else "p", name, values.pack(stored), "", ""
-    lifetime = "" if put.lifetime is None else put.lifetime
-    return "v", name, values.header_of(stored), stored.payload, lifetime

@@ -79,12 +79,10 @@ class SingleNode:
         self._pool = ServerPool(**pool_options(settings), **options)
 
     def pool(self, cluster: str) -> ServerPool:
-        """See RedisTopology."""
         del cluster
         return self._pool
 
     def masters(self) -> Sequence[Callable[[], ServerPool]]:
-        """See RedisTopology."""
         return (lambda: self._pool,)
 
     def confirm(self, pool: RedisPool) -> None:
@@ -94,7 +92,6 @@ class SingleNode:
         """See RedisTopology: there is only one server."""
 
     def close(self) -> None:
-        """See RedisTopology."""
         self._pool.close()
 
 
@@ -133,7 +130,6 @@ class ClusterNodes:
         raise hidden
 
     def pool(self, cluster: str) -> ServerPool:
-        """See RedisTopology."""
         self._refresh()
         try:
             # A cluster's name is the hash tag of all its keys.
@@ -142,7 +138,6 @@ class ClusterNodes:
             raise exceptions.ClusterDownError(str(error)) from error
 
     def masters(self) -> Sequence[Callable[[], ServerPool]]:
-        """See RedisTopology."""
         self._refresh()
         nodes = self._manager.get_nodes_by_server_type("primary")
         return [partial(_pool_of, node) for node in nodes]
@@ -151,13 +146,11 @@ class ClusterNodes:
         """See RedisTopology: a node refuses keys of other nodes, and all when it is cut off."""
 
     def invalidate(self, pool: RedisPool | None = None) -> None:
-        """See RedisTopology."""
         if pool is not None:
             self._silent = "{host}:{port}".format(**pool.connection_kwargs)
         self._stale = True
 
     def close(self) -> None:
-        """See RedisTopology."""
         for node in list(self._manager.nodes_cache.values()):
             _pool_of(node).close()
 

@@ -1,28 +1,31 @@
-"""Connections to one database: one that writes, and some that read.
+"""Connections to one database: one that writes, and some that read; and the files behind them.
 
 Writers of one process take turns on a lock of ours, and those of several processes ask every few
 milliseconds, because SQLite's own waiting sleeps for up to 100 ms between tries. A database in
 memory belongs to one connection, which everybody shares under that lock.
 
-What is open is compared with what is at the path before each call, and after each commit. Once they
-differ nothing is read or written until the server is started again.
+SQLite keeps writing into a file that was removed or replaced: the commit succeeds, and it is not
+found in the file at the path. So what is open is compared with what is at the path before each
+call, and after each commit. Once they differ nothing is read or written until the server is started
+again.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import sqlite3
 import time
 from contextlib import closing, contextmanager, suppress
+from operator import eq
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from topospread.errors import ConfigError, StoreUnavailable
-from topospread.store.sqlite import schema
-from topospread.store.sqlite.files import OpenFiles, inode, make_file
+from topospread.store.sqlite.tables import check_format, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +90,7 @@ class Connections:
                     deadline = time.monotonic() + timeout
                     _run_unlocked(self._writer, "PRAGMA journal_mode = WAL", deadline)
                     self._writer.execute(f"PRAGMA busy_timeout = {round(timeout * 1000)}")
-                schema.prepare(self._writer)
+                prepare(self._writer)
                 # Only now all three are there.
                 self._files = OpenFiles(url.path) if url.path else None
                 if before not in (None, inode(url.path)):
@@ -102,7 +105,7 @@ class Connections:
             connection = self._writer
             _run_unlocked(connection, "BEGIN IMMEDIATE", deadline)
             try:
-                schema.check_format(connection)
+                check_format(connection)
                 yield connection
                 connection.execute("COMMIT")
             finally:
@@ -123,7 +126,7 @@ class Connections:
         with as_unavailable():
             connection = self._reader()
             with _closed_on_error(connection):
-                schema.check_format(connection)
+                check_format(connection)
                 yield connection
             self._give_back(connection)
 
@@ -220,7 +223,7 @@ class Connections:
                 return self._readers.pop()
         opened = self._connect()
         with _closed_on_error(opened):
-            schema.check_format(opened)  # opens the log, too
+            check_format(opened)  # opens the log, too
             self.check_files()
         return opened
 
@@ -292,3 +295,69 @@ def as_unavailable() -> Iterator[None]:
                 "store: the file is not a SQLite database; name another path, or restore a backup"
             ) from error
         raise StoreUnavailable(_TEXTS.get(code, "SQLite refused to answer; see the log")) from error
+
+
+# ------------------------------ the files
+
+
+class OpenFiles:
+    """The files of an open database: itself, its write-ahead log, and that log's index."""
+
+    def __init__(self, path: str) -> None:
+        real = os.path.realpath(path)  # SQLite derives the names of the other two from it
+        self._log = f"{real}-wal"
+        self._paths = (path, self._log, f"{real}-shm")
+        self._opened = self._present()
+
+    def are_those_at_the_path(self) -> bool:
+        """Whether what was opened is what is there; three calls of stat()."""
+        return self._present() == self._opened
+
+    def log_is_ours(self) -> bool:
+        """Whether nobody else can have gone on in the log that is open, or have made it void."""
+        _, log, index = map(eq, self._present(), self._opened)
+        if log and not index:
+            return False  # others may go on in it, by an index that we do not see
+        if index and not log:
+            return not _size(self._log)  # by the index that we share, another log may have begun
+        return True
+
+    def _present(self) -> list[tuple[int, int] | None]:
+        return [inode(path) for path in self._paths]
+
+
+def inode(path: str) -> tuple[int, int] | None:
+    """Device and inode of what a path leads to; None when it leads nowhere."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def make_file(path: Path) -> None:
+    """Make the file readable by its owner only; SQLite gives its -wal and -shm the same mode.
+
+    A file that is there is not opened: closing it would drop the locks that another connection of
+    this process holds on it (POSIX locks belong to the process), and the file would be damaged.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists():
+            if not os.access(path, os.R_OK | os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise ConfigError(
+            f"store: {path} cannot be opened for writing ({error.strerror}); "
+            "name a file in a directory that this user may write"
+        ) from error
