@@ -111,13 +111,14 @@ def _constraint(constraint: Constraint) -> kubernetes_pb2.TopologySpreadConstrai
         max_skew=constraint.max_skew,
         topology_key=constraint.topology_key,
         when_unsatisfiable=DO_NOT_SCHEDULE,
-        label_selector=_selector(constraint.group.selector),
+        label_selector=selector_message(constraint.group.selector),
         min_domains=constraint.min_domains,
         node_taints_policy=HONOR if honours_taints else IGNORE,
     )
 
 
-def _selector(selector: Selector) -> kubernetes_pb2.LabelSelector | None:
+def selector_message(selector: Selector) -> kubernetes_pb2.LabelSelector | None:
+    """Encode a selector; None for the one that matches nothing."""
     if selector.nothing:
         return None
     return kubernetes_pb2.LabelSelector(

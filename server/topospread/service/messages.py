@@ -9,10 +9,10 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from topospread.codec.pods import observed_messages
+from topospread.codec.rows import selector_message
 from topospread.kube.objects import HONOR, IGNORE
-from topospread.kube.selectors import Selector, selector_text
+from topospread.kube.selectors import selector_text
 from topospread.spread.verdicts import Code
-from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import placement_service_pb2 as pb
 
@@ -77,20 +77,6 @@ def constraint_message(constraint: Constraint) -> common_pb2.SpreadConstraint:
     written = message.SerializeToString(deterministic=True)
     message.id = blake2b(written, digest_size=_ID_BYTES).hexdigest()
     return message
-
-
-def selector_message(selector: Selector) -> kubernetes_pb2.LabelSelector | None:
-    """Encode a selector; None for the one that matches nothing."""
-    if selector.nothing:
-        return None
-    return kubernetes_pb2.LabelSelector(
-        match_expressions=[
-            kubernetes_pb2.LabelSelectorRequirement(
-                key=each.key, operator=each.operator, values=each.values
-            )
-            for each in selector.requirements
-        ]
-    )
 
 
 def timestamp(milliseconds: int) -> Timestamp | None:
