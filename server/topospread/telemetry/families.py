@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from topospread.telemetry.meters import Counter, Labels, counter, gauge
 
-from topospread.telemetry.meters import Counter, Labels, counter
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 Rows = Iterable[tuple[Labels, object]]
 """Label values, and an object whose attributes are the values."""
@@ -172,16 +173,6 @@ class SyncGauges:
     cluster: str
     active: bool
     kinds: tuple[KindGauges, ...]
-
-
-def gauge(
-    name: str, text: str, labels: Labels, values: Mapping[Labels, float]
-) -> GaugeMetricFamily:
-    """A gauge by label values."""
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for each, value in values.items():
-        family.add_metric(each, value)
-    return family
 
 
 def _gauges(labels: Labels, rows: Rows, *families: tuple[str, str, str]) -> Iterator[Metric]:

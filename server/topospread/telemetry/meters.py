@@ -20,7 +20,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +35,7 @@ Result = Literal["scheduled", "unschedulable", "error"]
 
 Labels = tuple[str, ...]
 _Series = TypeVar("_Series")
+_Family = TypeVar("_Family", CounterMetricFamily, GaugeMetricFamily)
 
 FOLD_AT = 512
 """Observations kept before a call folds them: bounds memory without scrapes."""
@@ -214,7 +219,17 @@ def counter(
     name: str, text: str, labels: Labels, values: Mapping[Labels, float]
 ) -> CounterMetricFamily:
     """A counter by label values; ``name`` without ``_total``."""
-    family = CounterMetricFamily(name, text, labels=labels)
+    return _with_samples(CounterMetricFamily(name, text, labels=labels), values)
+
+
+def gauge(
+    name: str, text: str, labels: Labels, values: Mapping[Labels, float]
+) -> GaugeMetricFamily:
+    """A gauge by label values."""
+    return _with_samples(GaugeMetricFamily(name, text, labels=labels), values)
+
+
+def _with_samples(family: _Family, values: Mapping[Labels, float]) -> _Family:
     for each, value in values.items():
         family.add_metric(each, value)
     return family

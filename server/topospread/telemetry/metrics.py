@@ -20,7 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from topospread.telemetry.families import DROPPED, ClusterGauges, cluster_families, gauge
+from topospread.telemetry.families import DROPPED, ClusterGauges, cluster_families
 from topospread.telemetry.logs import lost_lines
 from topospread.telemetry.meters import (
     CALL_BOUNDS,
@@ -39,6 +39,7 @@ from topospread.telemetry.meters import (
     Series,
     call_families,
     counter,
+    gauge,
     histogram,
     scheduler_families,
 )

@@ -162,7 +162,7 @@ def only_masters(connection: redis.Connection) -> None:
 
 def any_node(connection: redis.Connection) -> None:
     """A `redis_connect_func` for a Redis Cluster, where replicas know the masters, too."""
-    connection.on_connect()  # type: ignore[no-untyped-call]
+    connection.on_connect()  # type: ignore[no-untyped-call] # the driver has no types here
     check_policy(_info(connection, "memory"))
 
 
