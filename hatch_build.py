@@ -120,7 +120,15 @@ _PARTS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
             "",
         ),
     ),
-    "DemandFrame": ("Pod", {"spec": "DemandSpecFrame"}),
+    "DemandFrame": (
+        "Pod",
+        {
+            "metadata": "DemandMetadataFrame",
+            "spec": "DemandSpecFrame",
+            "status": "DemandStatusFrame",
+        },
+    ),
+    "DemandMetadataFrame": ("ObjectMeta", dict.fromkeys(("namespace", "uid", "labels"), "")),
     "DemandSpecFrame": (
         "PodSpec",
         dict.fromkeys(
@@ -128,20 +136,26 @@ _PARTS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
                 "volumes",
                 "containers",
                 "node_name",
+                "host_network",
                 "affinity",
                 "init_containers",
+                "priority_class_name",
+                "priority",
+                "preemption_policy",
                 "overhead",
                 "scheduling_gates",
+                "resource_claims",
                 "resources",
             ),
             "",
         ),
     ),
+    "DemandStatusFrame": ("PodStatus", {"phase": "", "resource_claim_statuses": ""}),
 }
 """By frame: the Kubernetes message, and those of its fields that are read, each with its frame.
 
-The first three are who an incoming pod is and what decides about it, the last two what it takes
-from its node. A message without a frame stays bytes.
+The first three are who an incoming pod is and what decides about it, the others what it takes from
+its node. A message without a frame stays bytes.
 """
 
 

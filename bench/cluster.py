@@ -38,6 +38,9 @@ APPS: Final = 20
 _NAMESPACES: Final = ("default", "prod", "stage")
 _ZONES: Final = (("zone-a", "region-1"), ("zone-b", "region-1"), ("zone-c", "region-2"))
 _HASHES: Final = ("77b9d6", "5d4f8c")
+_OFFER: Final = {"cpu": "64", "memory": "256Gi", "pods": "250"}
+"""What each node has for pods."""
+
 _BATCH: Final = 500
 _SEED: Final = 20260102
 
@@ -161,6 +164,8 @@ def _node(number: int, chance: random.Random) -> k8s.Node:
     if chance.random() > 0.005:
         labels[ZONE] = zone
     node = k8s.Node(metadata=k8s.ObjectMeta(name=name, uid=f"node-{number:08}", labels=labels))
+    for resource, amount in _OFFER.items():
+        node.status.allocatable[resource].string = amount
     if pool == "gpu":
         node.spec.taints.add(key="dedicated", value="gpu", effect="NoSchedule")
     return node

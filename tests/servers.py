@@ -19,6 +19,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
+from tests.allocatable import ROOMY
 from tests.forking import ForkedProcess
 from tests.waiting import PATIENCE, until
 from topospread.app import capacity
@@ -150,9 +151,9 @@ def evaluate_request(**more: Any) -> engine_pb.EvaluatePodRequest:
 def node(name: str, zone: str) -> state_pb.ClusterObject:
     """A node in a zone."""
     labels = {ZONE: zone, "kubernetes.io/hostname": name}
-    return _object(
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
-    )
+    metadata = {"name": name, "labels": labels}
+    status = {"allocatable": ROOMY}
+    return _object({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status})
 
 
 def pod(name: str, on: str, app: str = "web") -> state_pb.ClusterObject:

@@ -2,7 +2,8 @@
 
 python -m tools.kubernetes_fields
 
-They are taken from the schemas that kubernetes-validate carries, which follow the Go types.
+They are taken from the schemas that kubernetes-validate carries, which follow the Go types. A type
+goes by its short name; where two share one, that is the kind's, and the other has its group, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from topospread_client import KUBERNETES_VERSION
 
 PATH: Final = Path(__file__).parents[1] / "client/topospread_client/_kubernetes_fields.json"
 
+_API: Final = "io.k8s.api."
+
 _KINDS: Final = (
     "apps.v1.DaemonSet",
     "apps.v1.Deployment",
@@ -23,10 +26,21 @@ _KINDS: Final = (
     "apps.v1.StatefulSet",
     "batch.v1.CronJob",
     "batch.v1.Job",
+    "core.v1.Namespace",
     "core.v1.Node",
+    "core.v1.PersistentVolume",
+    "core.v1.PersistentVolumeClaim",
     "core.v1.Pod",
     "core.v1.ReplicationController",
     "core.v1.Service",
+    "resource.v1.DeviceClass",
+    "resource.v1.ResourceClaim",
+    "resource.v1.ResourceSlice",
+    "storage.v1.CSIDriver",
+    "storage.v1.CSINode",
+    "storage.v1.CSIStorageCapacity",
+    "storage.v1.StorageClass",
+    "storage.v1.VolumeAttachment",
 )
 
 
@@ -39,13 +53,14 @@ def content() -> str:
     """Content of the file: the fields of each type, one type a line."""
     schemas = _schemas()
     types: dict[str, dict[str, str]] = {}
-    waiting = [f"io.k8s.api.{kind}" for kind in _KINDS]
+    waiting = [f"{_API}{kind}" for kind in _KINDS]
+    owners = {_short(kind): kind for kind in waiting}
     while waiting:
         full_name = waiting.pop()
-        name = _short(full_name)
+        name = _name(full_name, owners)
         if name not in types:
             fields = schemas[full_name]["properties"]
-            types[name] = {field: _type(fields[field], schemas) for field in sorted(fields)}
+            types[name] = {field: _type(fields[field], schemas, owners) for field in sorted(fields)}
             waiting += filter(None, (_referred(fields[field], schemas)[1] for field in fields))
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(types[name])}" for name in sorted(types))
     return f"{{\n{lines}\n}}\n"
@@ -58,10 +73,17 @@ def _schemas() -> dict[str, Any]:
     return schemas
 
 
-def _type(schema: dict[str, Any], schemas: dict[str, Any]) -> str:
+def _type(schema: dict[str, Any], schemas: dict[str, Any], owners: dict[str, str]) -> str:
     """Type of a field: ``T``, ``[]T``, or nothing where no type with fields is below it."""
     mark, full_name = _referred(schema, schemas)
-    return mark + _short(full_name)
+    return mark + _name(full_name, owners)
+
+
+def _name(full_name: str, owners: dict[str, str]) -> str:
+    """Short name of a type, unless another owns it; `owners` are full names by short ones."""
+    short = _short(full_name)
+    shared = owners.setdefault(short, full_name) != full_name
+    return full_name.removeprefix(_API) if shared else short
 
 
 def _referred(schema: dict[str, Any], schemas: dict[str, Any]) -> tuple[str, str]:

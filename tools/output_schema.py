@@ -21,7 +21,7 @@ from topospread.cli.documents import (
     value_name,
 )
 from topospread.cli.errors import Subject
-from topospread.cli.kinds import STORED
+from topospread.cli.kinds import OBJECTS, STORED
 from topospread.cli.manifest_objects import NextReplica
 from topospread.config.descriptions import SETTINGS
 from topospread.config.settings import ServerSettings
@@ -90,9 +90,13 @@ _KUBERNETES: Final[Mapping[str, tuple[str, _Json]]] = {
             "description": "An object as Kubernetes writes it, as far as it is kept.",
             "type": "object",
             "properties": {
-                "apiVersion": {"enum": ["v1", "apps/v1"]},
-                "kind": {"enum": list(STORED)},
+                "apiVersion": {"enum": ["v1", "apps/v1", "storage.k8s.io/v1"]},
+                "kind": {"enum": [*STORED, *(f"{kind}List" for kind in OBJECTS)]},
                 "metadata": {"type": "object"},
+                "items": {
+                    "description": "Of a list in a dump: that there are none.",
+                    "maxItems": 0,
+                },
             },
             "required": ["apiVersion", "kind", "metadata"],
         },
@@ -116,7 +120,9 @@ _MAY_LACK: Final[Mapping[str, set[str]]] = {
     "minimum_reason": {"ConstraintStatus"},
     "optimality": {"FewestNodes", "PlanRebalanceResponse", "RebalanceGroup"},
     "owner": {"ConstraintStatus"},
+    "last_transition_time": {"PodScheduledCondition"},
     "reason": {"MinimumExplanation"},
+    "scheduled_condition": {"Explanation"},
     "scores": {"DomainExplanation"},
     "start_time": {"GetServerInfoResponse"},
     "store_unreachable_for": {"Cluster", "ResponseMeta"},
@@ -156,6 +162,7 @@ def schema() -> str:
 def _documents(made: _Schema) -> _Json:
     """Documents by their kinds."""
     of_one_revision = {"revision": _LISTED_AT}
+    judged_as = {"kubernetesVersion": _STRING}
     explained = made.list_of(Subject, decisions.ExplainPodResponse, fits=_BOOLEAN)
     item = explained["properties"]["items"]["items"]
     del item["properties"]["evaluation"]
@@ -176,7 +183,6 @@ def _documents(made: _Schema) -> _Json:
     made.definitions["LintItem"]["properties"] |= code
     made.definitions["LintItem"]["required"] += code
     placed = made.list_of(Subject, placement.PlacePodResponse)
-    placed["properties"]["items"]["items"]["required"].remove("notModelled")  # not of `reserve`
     pending = made.list_of(
         PendingWorkload, head={"podCount": _INTEGER, "unexplainedPodCount": _INTEGER}
     )
@@ -215,7 +221,7 @@ def _documents(made: _Schema) -> _Json:
         "PendingPodList": pending,
         "LintFindingList": made.joined(items=findings),
         "ConstraintList": made.list_of(
-            inspector.ConstraintStatus, head={"totals": totals, **of_one_revision}
+            inspector.ConstraintStatus, head={"totals": totals, **of_one_revision, **judged_as}
         ),
         "ConstraintDescriptionList": made.list_of(inspector.GetConstraintResponse),
         "PlacementList": placed,
@@ -238,7 +244,9 @@ def _documents(made: _Schema) -> _Json:
         "ClusterDeletion": made.whole(state.DeleteClusterResponse),
         "LeaseStatus": made.whole(lease_service_pb2.GetLeaseResponse),
         "WatchEvent": _closed(changed, ["cluster", "type"]),
-        "ConstraintEvent": made.joined(**event, constraint=made.joined(inspector.ConstraintStatus)),
+        "ConstraintEvent": made.joined(
+            **event, **judged_as, constraint=made.joined(inspector.ConstraintStatus)
+        ),
         "Version": made.joined(version=_STRING, pythonVersion=_STRING),
         "ConfigurationCheck": made.joined(**checked),
         "Error": made.joined(error=_error(made)),
@@ -369,16 +377,24 @@ class _Schema:
         return properties, required
 
     def _members(self, part: type) -> tuple[_Json, list[str]]:
-        written = {"str": _STRING, "int": _INTEGER, "bool": _BOOLEAN, "Severity": _SEVERITY}
+        written = {
+            "str": _STRING,
+            "int": _INTEGER,
+            "bool": _BOOLEAN,
+            "Severity": _SEVERITY,
+            "Sequence[str]": _STRINGS,
+        }
+        messages = {
+            "PodReference": common.PodReference,
+            "PodScheduledCondition": explanation_pb2.PodScheduledCondition,
+        }
         hints = {camel(each.name): str(each.type) for each in fields(part)}
         properties = {
-            name: self.reference(common.PodReference)
-            if hint == "PodReference"
-            else written[hint.removesuffix(" | None")]
-            for name, hint in hints.items()
+            name: self.reference(messages[hint]) if hint in messages else written[hint]
+            for name, hint in ((name, hint.removesuffix(" | None")) for name, hint in hints.items())
         }
-        absent = ("str", "str | None", "int | None")
-        return properties, [name for name, hint in hints.items() if hint not in absent]
+        required = [n for n, hint in hints.items() if hint != "str" and " | None" not in hint]
+        return properties, required
 
     def type(self, field: Any) -> Any:
         """The schema of a field."""

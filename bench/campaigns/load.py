@@ -35,6 +35,7 @@ def zones() -> list[dict[str, object]]:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": f"n-{zone}", "labels": {ZONE: zone}},
+            "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "1000000"}},
         }
         for zone in "abc"
     ]

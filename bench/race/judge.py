@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.race import scenario
-from topospread.codec.rows import reservation_row
+from topospread.codec.reservations import reservation_row
 from topospread.codec.stored import object_from_stored
 from topospread.kube.demands import CPU
 from topospread.store.model import Kind, LogEntry

@@ -191,18 +191,22 @@ def differences(
     for name in one.nodes.sorted_names:
         if one.nodes.node(one.slot(name)) != other.nodes.node(other.slot(name)):
             yield f"node {name}: not the same"
+        ours, theirs = (each.holdings.on(each.slot(name)) for each in (one, other))
+        if ours != theirs:
+            yield f"held on node {name}: {_short(ours)} and {_short(theirs)}"
     whole: Sequence[tuple[str, object, object]] = (
         ("pods", one.pods, other.pods),
         ("label sets", one.label_sets, other.label_sets),
         ("reservations", dict(one.reservations), dict(other.reservations)),
+        ("nominated pods", one.nominated, other.nominated),
         ("workloads", _workloads(one), _workloads(other)),
     )
-    for what, ours, theirs in whole:
-        if ours != theirs:
-            yield f"{what}: {_short(ours)} and {_short(theirs)}"
+    for what, own, its in whole:
+        if own != its:
+            yield f"{what}: {_short(own)} and {_short(its)}"
     for resource in RESOURCES:
-        own, its = _taken(one, resource), _taken(other, resource)
-        yield from _by_node(f"{resource} that are taken", one, own, its)
+        taken = _taken(one, resource), _taken(other, resource)
+        yield from _by_node(f"{resource} that are taken", one, *taken)
     for group in groups:
         yield from _group(one, other, group, keys)
 

@@ -54,6 +54,17 @@ ObjectLike: TypeAlias = (
     | kube.ReplicationController
     | kube.ReplicaSet
     | kube.StatefulSet
+    | kube.PersistentVolume
+    | kube.PersistentVolumeClaim
+    | kube.StorageClass
+    | kube.CSINode
+    | kube.CSIDriver
+    | kube.CSIStorageCapacity
+    | kube.VolumeAttachment
+    | kube.Namespace
+    | kube.ResourceClaim
+    | kube.DeviceClass
+    | kube.ResourceSlice
     | Mapping[str, Any]
 )
 """An object that a server keeps, as a message, bare or in its envelope, or as a manifest."""

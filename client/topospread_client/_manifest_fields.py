@@ -27,8 +27,14 @@ if TYPE_CHECKING:
 Convert: TypeAlias = Callable[[Any], Any]
 """Function from a value of a manifest, not null, to the value of a message's field."""
 
-_NAMES: Final = {"provider_id": "providerID"}
-_INLINED: Final = frozenset({"volume_source"})
+_NAMES: Final = {
+    "provider_id": "providerID",
+    "host_ip": "hostIP",
+    "volume_id": "volumeID",
+    "disk_uri": "diskURI",
+    "share_id": "shareID",
+}
+_INLINED: Final = frozenset({"volume_source", "persistent_volume_source"})
 """Messages whose fields stand among those of their parent in JSON."""
 
 _ZERO_TIME: Final = -62135596800
@@ -117,7 +123,8 @@ def _converter(field: FieldDescriptor, strict: bool, skipped: frozenset[str]) ->
     if field.message_type is None:
         one = _SCALARS[field.type]
     else:
-        one = _time if _is_time(field) else _object(field.message_type, strict, skipped)
+        special = _SPECIAL.get(field.message_type.name)
+        one = special or _object(field.message_type, strict, skipped)
     if not field.is_repeated:
         return one
     return _text_list if one is check_text else _list(one)
@@ -256,6 +263,10 @@ def _time(value: object) -> dict[str, int]:
     return {} if seconds == _ZERO_TIME else {"seconds": seconds}
 
 
+_SPECIAL: Final[Mapping[str, Convert]] = {"Time": _time, "Quantity": _known_quantity}
+"""Converters of messages that stand for one value, by their names."""
+
+
 def _presence(value: object) -> bytes:
     """Value of a message of which only the presence matters."""
     if not isinstance(value, Mapping):
@@ -289,6 +300,8 @@ def _plain_field(field: FieldDescriptor, value: Any) -> Any:
     if map_values is not None:
         of_quantities = map_values.message_type is not None
         return {key: value[key].string if of_quantities else value[key] for key in sorted(value)}
+    if field.message_type is not None and field.message_type.name == "Quantity":
+        return value.string
     if _is_time(field):
         moment = value.seconds if value.ByteSize() else _ZERO_TIME
         shown = datetime.fromtimestamp(min(max(moment, _ZERO_TIME), _LAST_TIME), UTC)

@@ -24,6 +24,7 @@ from topospread_client._manifest_fields import (
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import (
     LabelSelector,
     LabelSelectorRequirement,
+    PersistentVolumeClaim,
     Pod,
     PodTemplateSpec,
 )
@@ -44,8 +45,22 @@ CONTENTS: Final[Mapping[str, Any]] = {
 }
 """Field of a ClusterObject for each kind."""
 
-_APPS: Final = frozenset({"ReplicaSet", "StatefulSet"})
-"""Kinds of the group apps, which was once called extensions; others are of the core group."""
+_CORE: Final = ("",)
+_STORAGE: Final = ("storage.k8s.io",)
+_GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("ReplicaSet", "StatefulSet"), ("apps", "extensions")),
+        **dict.fromkeys(
+            ("StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"),
+            _STORAGE,
+        ),
+        **dict.fromkeys(("ResourceClaim", "DeviceClass", "ResourceSlice"), ("resource.k8s.io",)),
+    }
+)
+"""API groups of kinds, today's first; others are of the core group."""
+
+_OTHER_FIELDS: Final = frozenset({"resource.k8s.io/v1alpha3", "resource.k8s.io/v1beta1"})
+"""Versions that stand in these groups with other fields: as if they were other kinds."""
 
 _OWNERS: Final = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet"})
 """Workloads that control their pods themselves and decide their default constraints."""
@@ -96,11 +111,12 @@ def object_from_manifest(manifest: Manifest) -> ClusterObject | None:
         raise ManifestError("kind", "required: this is no Kubernetes object")
     field = CONTENTS.get(kind)
     version = _text(manifest, "apiVersion")
-    groups = ("apps", "extensions") if kind in _APPS else ("",)
+    groups = _GROUPS.get(kind, _CORE)
     if (
         field is None
         or kind == "Reservation"
         or (version and version.rpartition("/")[0] not in groups)
+        or version in _OTHER_FIELDS
     ):
         return None
     content: dict[str, Any] = {field.name: _values(field.message_type, manifest)}
@@ -113,7 +129,8 @@ def pod_from_manifest(manifest: Manifest, *, known_labels_only: bool = False) ->
     Without kind it is taken for a pod. The pod of a workload (anything with a pod template in
     ``spec.template``, and CronJobs) has no name but a generateName, and the workload's namespace;
     a ReplicationController, ReplicaSet or StatefulSet becomes its controlling owner. It has the
-    labels that the workload's controller would add to the first pod of a new revision.
+    labels that the workload's controller would add to the first pod of a new revision, and a volume
+    for each of ``spec.volumeClaimTemplates``, whose claim has no name: each pod gets its own.
 
     Args:
         manifest: of the pod or workload.
@@ -149,6 +166,7 @@ def pod_or_values(
     pod = _pod_of_workload(manifest, kind, ".".join(path), template)
     name = pod.metadata.generate_name.removesuffix("-")
     _add_controller_labels(pod, kind, name, spec, known_only=known_labels_only)
+    _add_claims(pod, spec.get("volumeClaimTemplates"))
     return pod
 
 
@@ -203,7 +221,8 @@ def manifest_from_object(message: ClusterObject) -> dict[str, Any]:
         raise ManifestError("", "an empty message is no object")
     content = getattr(message, field)
     kind = content.DESCRIPTOR.name
-    return {"apiVersion": "apps/v1" if kind in _APPS else "v1", "kind": kind, **plain(content)}
+    group = _GROUPS.get(kind, _CORE)[0]
+    return {"apiVersion": f"{group}/v1".lstrip("/"), "kind": kind, **plain(content)}
 
 
 def args_from_manifest(manifest: Manifest) -> PodTopologySpreadArgs:
@@ -238,6 +257,24 @@ def _pod_of_workload(manifest: Manifest, kind: str, path: str, template: object)
             controller=True,
         )
     return pod
+
+
+def _add_claims(pod: Pod, templates: object) -> None:
+    """Add volumes for the claims that are made with each pod, in the place of those so named."""
+    if templates is None:
+        return
+    where = "spec.volumeClaimTemplates"
+    if not isinstance(templates, list | tuple):
+        raise ManifestError(where, str(field_type_error("array", templates)))
+    names = []
+    for number, template in enumerate(templates):
+        claim = _values(PersistentVolumeClaim.DESCRIPTOR, template, f"{where}[{number}]")
+        names.append(PersistentVolumeClaim(**claim).metadata.name)
+    kept = [each for each in pod.spec.volumes if each.name not in names]
+    del pod.spec.volumes[:]
+    pod.spec.volumes.extend(kept)
+    for name in filter(None, names):
+        pod.spec.volumes.add(name=name).volume_source.persistent_volume_claim.SetInParent()
 
 
 def _values(message: Descriptor, fields: object, path: str = "", **options: Any) -> dict[str, Any]:

@@ -20,8 +20,14 @@ KUBERNETES_VERSION: Final = "1.36"
 
 _GROUPS: Final = {
     **dict.fromkeys(("Pod", "Node", "Service", "ReplicationController"), ""),
+    **dict.fromkeys(("Namespace", "PersistentVolume", "PersistentVolumeClaim"), ""),
     **dict.fromkeys(("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet"), "apps"),
     **dict.fromkeys(("Job", "CronJob"), "batch"),
+    **dict.fromkeys(
+        ("StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"),
+        "storage.k8s.io",
+    ),
+    **dict.fromkeys(("ResourceClaim", "DeviceClass", "ResourceSlice"), "resource.k8s.io"),
 }
 """API groups of the kinds whose fields are known."""
 

@@ -24,6 +24,9 @@ const cluster, zone = "go", "topology.kubernetes.io/zone"
 func node(name, inZone string) *topospreadv1.ClusterObject {
 	return &topospreadv1.ClusterObject{Content: &topospreadv1.ClusterObject_Node{Node: &kubernetesv1.Node{
 		Metadata: &kubernetesv1.ObjectMeta{Name: name, Labels: map[string]string{zone: inZone}},
+		Status: &kubernetesv1.NodeStatus{
+			Allocatable: map[string]*kubernetesv1.Quantity{"pods": {String_: "110"}},
+		},
 	}}}
 }
 

@@ -72,6 +72,8 @@ BUDGETS: Final[Mapping[str, Budget]] = {
         "partitions": 24,
         "plans": 12,
         "rows": 8,
+        "namespaces": 4,
+        "volumes": 32,
     }.items()
 }
 """By the name of the cache; the counts of selectors have one of their own (--max-group-bytes)."""

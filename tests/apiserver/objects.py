@@ -40,6 +40,17 @@ RESOURCES: Final = (
     Resource("v1", "replicationcontrollers", "ReplicationController"),
     Resource("apps/v1", "replicasets", "ReplicaSet"),
     Resource("apps/v1", "statefulsets", "StatefulSet"),
+    Resource("v1", "namespaces", "Namespace", namespaced=False),
+    Resource("v1", "persistentvolumes", "PersistentVolume", namespaced=False),
+    Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+    Resource("storage.k8s.io/v1", "storageclasses", "StorageClass", namespaced=False),
+    Resource("storage.k8s.io/v1", "csinodes", "CSINode", namespaced=False),
+    Resource("storage.k8s.io/v1", "csidrivers", "CSIDriver", namespaced=False),
+    Resource("storage.k8s.io/v1", "csistoragecapacities", "CSIStorageCapacity"),
+    Resource("storage.k8s.io/v1", "volumeattachments", "VolumeAttachment", namespaced=False),
+    Resource("resource.k8s.io/v1", "resourceclaims", "ResourceClaim"),
+    Resource("resource.k8s.io/v1", "deviceclasses", "DeviceClass", namespaced=False),
+    Resource("resource.k8s.io/v1", "resourceslices", "ResourceSlice", namespaced=False),
 )
 
 

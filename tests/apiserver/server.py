@@ -77,6 +77,8 @@ class ApiServer:
     Attributes:
         asked: the requests that came, oldest first.
         faults: what is to go wrong, each once, in order.
+        version: that it reports at /version, as "v1.37.2"; empty: it has no such path.
+        forbidden: plurals of what nobody may list or watch.
     """
 
     def __init__(
@@ -93,8 +95,10 @@ class ApiServer:
         self.page = page
         self.bookmark_seconds = bookmark_seconds
         self.token = token
+        self.version = ""
         self.asked: list[Asked] = []
         self.faults: deque[Fault] = deque()
+        self.forbidden: set[str] = set()
         self.pages: dict[str, tuple[int, list[Stored]]] = {}
         self.page_numbers = itertools.count(1)
         self.closing = False
@@ -195,7 +199,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         asked = self._asked()
         resource = _COLLECTIONS.get(asked.path)
-        if resource is None:
+        if asked.path == "/version" and self.server.api.version:
+            self._answer(200, orjson.dumps({"gitVersion": self.server.api.version}))
+        elif resource is None:
             self._status(404, "the server could not find the requested resource")
         elif self._may(asked):
             if asked.watch:
@@ -240,6 +246,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._fault = self.server.api.next_fault(asked)
         if token and self.headers.get("Authorization", "").lower() != f"bearer {token}".lower():
             self._status(401, "Unauthorized")
+        elif (plural := asked.path.rpartition("/")[2]) in self.server.api.forbidden:
+            self._status(403, f"{plural} is forbidden", "Forbidden")
         elif self._fault is not None and self._fault.status:
             self._status(self._fault.status, self._fault.message)
         else:

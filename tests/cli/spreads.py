@@ -8,7 +8,10 @@ ZONE = "topology.kubernetes.io/zone"
 def node(name: str, zone: str) -> str:
     """A node in a zone, as a YAML document."""
     labels = f"{ZONE}: {zone}, kubernetes.io/hostname: {name}"
-    return f"---\nkind: Node\nmetadata: {{name: {name}, labels: {{{labels}}}}}\n"
+    return (
+        f"---\nkind: Node\nmetadata: {{name: {name}, labels: {{{labels}}}}}\n"
+        "status: {allocatable: {cpu: 64, memory: 256Gi, pods: 110}}\n"
+    )
 
 
 def pod(

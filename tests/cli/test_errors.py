@@ -97,8 +97,12 @@ def test_file_completion_is_left_to_the_shell(shell, before):
 def test_kinds_are_completed():
     completing = BashComplete(root, {}, "topospread", "_TOPOSPREAD_COMPLETE")
     offered = [each.value for each in completing.get_completions(["get"], "re")]
-    assert offered == ["replicationcontrollers", "replicasets", "reservations"]
-    assert [each.value for each in completing.get_completions(["delete"], "n")] == ["nodes"]
+    assert offered == [
+        *("replicationcontrollers", "replicasets", "resourceclaims", "resourceslices"),
+        "reservations",
+    ]
+    offered = [each.value for each in completing.get_completions(["delete"], "n")]
+    assert offered == ["nodes", "namespaces"]
     offered = [each.value for each in completing.get_completions(["get"], "co")]
     assert offered == ["constraints"]
 

@@ -54,13 +54,32 @@ def test_a_verb_answers_from_the_api_server_as_from_a_file(bare, api, tmp_path):
     )
 
 
-def test_nothing_but_lists_is_asked_of_the_api_server(bare, api, tmp_path):
+def test_nothing_but_lists_and_the_version_is_asked_of_the_api_server(bare, api, tmp_path):
     config = kubeconfig(tmp_path, api.url)
     said = bare("get", "pods", "-o", "name", "--from", "kubeconfig", "--kubeconfig", config)
     assert (said.code, said.lines, said.err) == (0, PODS, "")
     assert {asked.method for asked in api.asked} == {"GET"}
     assert not any(asked.watch for asked in api.asked)
-    assert {asked.path for asked in api.asked} == {each.path for each in RESOURCES}
+    paths = {each.path for each in RESOURCES}
+    assert {asked.path for asked in api.asked} == paths | {"/version"}
+
+
+def test_the_version_is_that_of_the_api_server(bare, api, tmp_path):
+    config = kubeconfig(tmp_path, api.url)
+    asked = ("explain", "shop/web-3", "-o", "json", "--from", "kubeconfig", "--kubeconfig", config)
+
+    def version(*given: str) -> tuple[str, str]:
+        said = bare(*asked, *given)
+        return json.loads(said.out)["items"][0]["kubernetesVersion"], said.err
+
+    assert version() == ("1.38", ""), "the newest known, where it reports none"
+    api.version = "v1.37.2-eks-1"
+    assert version() == ("1.37", "")
+    assert version("--kubernetes-version", "1.36") == ("1.36", "")
+    api.version = "v1.44.0"
+    judged, warned = version()
+    assert judged == "1.38"
+    assert "Kubernetes 1.44 is not known here" in warned
 
 
 def test_the_kubeconfig_is_found_as_kubectl_finds_it(bare, api, tmp_path, monkeypatch):
@@ -90,6 +109,28 @@ def test_rights_that_lack_are_named_with_the_rule_that_gives_them(bare, api, tmp
         'topospread: - {apiGroups: [""], resources: [nodes, pods], verbs: [list]}',
         'topospread: - {apiGroups: ["apps"], resources: [statefulsets], verbs: [list]}',
     ]
+
+
+def empty_lists(dumped: str) -> set[str]:
+    """The kinds that a dump says there are no objects of."""
+    items = json.loads(dumped)["items"]
+    return {each["kind"].removesuffix("List") for each in items if each["kind"].endswith("List")}
+
+
+def test_kinds_that_answers_may_lack_are_done_without(bare, api, tmp_path):
+    """Whose user may not list them loses nothing else, and they are not taken for none."""
+    api.objects.put({"kind": "StorageClass", "metadata": {"name": "fast"}})
+    config = ("--from", "kubeconfig", "--kubeconfig", kubeconfig(tmp_path, api.url))
+    api.forbidden |= {"persistentvolumes", "namespaces"}
+    said = bare("get", "pods", "-o", "name", *config)
+    assert (said.code, said.lines, said.err) == (0, PODS, "")
+    known = {
+        *("PersistentVolumeClaim", "CSINode", "CSIDriver", "CSIStorageCapacity"),
+        *("VolumeAttachment", "DeviceClass", "ResourceClaim", "ResourceSlice"),
+    }
+    assert empty_lists(bare("dump", *config).out) == known
+    api.forbidden.clear()
+    assert empty_lists(bare("dump", *config).out) == {*known, "PersistentVolume", "Namespace"}
 
 
 def test_an_api_server_that_does_not_know_the_caller_is_bad_input(bare, api, tmp_path):

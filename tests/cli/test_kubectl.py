@@ -13,6 +13,7 @@ import tomllib
 import pytest
 import yaml
 
+from tests.allocatable import ROOMY
 from tests.apiserver.objects import Objects
 from tests.apiserver.server import ApiServer
 from tests.cli import spreads
@@ -27,7 +28,8 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def node(name, zone):
-    return {"kind": "Node", "metadata": {"name": name, "labels": {ZONE: zone}}}
+    metadata = {"name": name, "labels": {ZONE: zone}}
+    return {"kind": "Node", "metadata": metadata, "status": {"allocatable": ROOMY}}
 
 
 def pod(namespace, name, on):

@@ -9,10 +9,14 @@ import yaml
 
 NODES = """\
 apiVersion: v1
-kind: List
-items:
-- {apiVersion: v1, kind: Node, metadata: {name: a, labels: {kubernetes.io/hostname: a}}}
-- {apiVersion: v1, kind: Node, metadata: {name: b, labels: {kubernetes.io/hostname: b}}}
+kind: Node
+metadata: {name: a, labels: {kubernetes.io/hostname: a}}
+status: {allocatable: {pods: 110}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: b, labels: {kubernetes.io/hostname: b}}
+status: {allocatable: {pods: 110}}
 """
 OLD = """\
 ---
@@ -135,6 +139,7 @@ apiVersion: v1
 kind: Node
 metadata: {name: b, labels: {kubernetes.io/hostname: b}}
 spec: {unschedulable: true}
+status: {allocatable: {cpu: 64, memory: 256Gi, pods: 110}}
 """
 
 

@@ -123,6 +123,16 @@ def test_closed_stdout_matters_only_to_verbs_that_print(server, tmp_path):
     assert "skipped: 1 Secret" in said
 
 
+def test_kinds_that_may_decide_are_not_called_others(server, tmp_path):
+    file = tmp_path / "none.yaml"
+    kinds = ("Secret", "PriorityClass", "DeviceTaintRule")
+    file.write_text("---\n".join([f"kind: {kind}\nmetadata: {{name: s}}\n" for kind in kinds]))
+    code, said = in_shell(f"apply -f {file} --address {server} >&-")
+    assert code == 0
+    assert "skipped: 1 Secret (kinds that no answer depends on)" in said
+    assert "1 DeviceTaintRule, 1 PriorityClass (kinds that are not read: answers name" in said
+
+
 def test_server_needs_no_stdout():
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"

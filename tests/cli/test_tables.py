@@ -32,6 +32,7 @@ def long_names() -> str:
         made.append(
             f"kind: Node\nmetadata: {{name: {host}, labels: {{zone: zone-{number}, "
             f"kubernetes.io/hostname: {host}, topology.kubernetes.io/zone: zone-{number}}}}}\n"
+            "status: {allocatable: {pods: 110}}\n"
         )
         made.append(
             f"kind: Pod\nmetadata: {{name: orders-database-{number}, namespace: data, "

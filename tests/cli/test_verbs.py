@@ -46,6 +46,16 @@ def test_replace_takes_json_documents_behind_which_the_end_is_marked(loaded, bet
     assert loaded("get", "nodes", "-o", "name").lines == ["node/a1", "node/b1"]
 
 
+def test_replace_takes_the_version_of_the_oldest_kubelet(loaded):
+    def node(name, kubelet):
+        status = {"nodeInfo": {"kubeletVersion": kubelet}}
+        return json.dumps({"kind": "Node", "metadata": {"name": name}, "status": status})
+
+    nodes = node("a1", "v1.37.2") + "\n" + node("a2", "v1.36.9-eks-1") + "\n...\n"
+    assert loaded("apply", "--replace", "-f", "-", stdin=nodes).code == 0
+    assert "1.36" in loaded("status").out
+
+
 def test_replace_refuses_input_that_was_cut(loaded):
     listed = loaded("get", "nodes", "-o", "yaml").out
     cuts = [at for at in range(len(listed)) if listed[at - 1] == "\n"]
@@ -77,7 +87,7 @@ def test_status_shows_the_server_and_its_clusters(loaded, cluster):
     assert "store:         memory:" in said.lines
     assert any(re.fullmatch("settings: +[0-9a-f]{12}", line) for line in said.lines)
     row = next(line for line in said.lines if line.startswith(cluster)).split()
-    assert row[1:5] == ["ok", "3", "2", "1"]
+    assert row[1:8] == ["ok", "-", "(as", "1.38)", "3", "2", "1"], "no version was reported"
     assert cluster in loaded("status", "-o", "name").lines
     value = json.loads(loaded("status", "-o", "json").out)
     mine = next(each for each in value["clusters"] if each["name"] == cluster)
@@ -89,8 +99,8 @@ def test_status_right_after_apply_has_its_counts(topospread, cluster):
     single = CLUSTER.partition("---")[2]
     assert topospread("apply", "-f", "-", stdin=single).code == 0
     row = next(line for line in topospread("status").lines if line.startswith(cluster)).split()
-    assert row[1:5] == ["ok", "0", "2", "1"]
-    assert row[6] == "0", "nothing lags"
+    assert row[1:8] == ["ok", "-", "(as", "1.38)", "0", "2", "1"]
+    assert row[9] == "0", "nothing lags"
 
 
 def test_status_of_clusters_that_are_not_loaded_has_no_counts(topospread, cluster):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.allocatable import ROOMY
+
 ZONE = "topology.kubernetes.io/zone"
 
 
 def node(name: str, zone: str) -> dict[str, Any]:
     labels = {ZONE: zone, "kubernetes.io/hostname": name}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    metadata = {"name": name, "labels": labels}
+    status = {"allocatable": ROOMY}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
 
 
 def pod(name: str, on: str = "", app: str = "web", **spec: Any) -> dict[str, Any]:

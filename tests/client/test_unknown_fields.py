@@ -70,6 +70,16 @@ def test_a_misspelt_field_is_named_with_the_one_that_is_meant():
             {"spec": {"containers": [{}, {"env": [{"nam": "x"}], "ressources": {}}]}},
             ["spec.containers[1].env[0].nam", "spec.containers[1].ressources"],
         ),
+        # Two of Kubernetes' types have this name: what a container claims, and the kind.
+        (
+            {"spec": {"containers": [{"resources": {"claims": [{"name": "g", "request": "r"}]}}]}},
+            [],
+        ),
+        (
+            {"spec": {"containers": [{"resources": {"claims": [{"spec": {}}]}}]}},
+            ["spec.containers[0].resources.claims[0].spec"],
+        ),
+        ({"kind": "ResourceClaim", "spec": {"devices": {}}}, []),
         ({"kind": "Node", "spec": {"taint": []}}, ["spec.taint"]),
         ({"kind": "Service", "apiVersion": "v1", "spec": {"selectors": {}}}, ["spec.selectors"]),
         (

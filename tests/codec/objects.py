@@ -41,14 +41,17 @@ def full_pod() -> ClusterObject:
     container.resources.limits["cpu"].string = "1"
     container.resources.limits["memory"].string = "1Gi"
     container.ports.add(container_port=80)
-    container.ports.add(container_port=81, host_port=8080)
+    container.ports.add(container_port=81, host_port=8080, protocol="TCP")
+    container.restart_policy_rules.add(action="Restart")
     spec.init_containers.add(name="sidecar", restart_policy="Always")
     spec.tolerations.add(key="k", operator="Exists", toleration_seconds=30)
     required = spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
     term = required.node_selector_terms.add()
     term.match_expressions.add(key="disk", operator="In", values=["ssd"])
-    anti = spec.affinity.pod_anti_affinity
-    anti.required_during_scheduling_ignored_during_execution.extend([b"\x1a\x04zone", b"\x1a\x01h"])
+    anti = spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
+    apart = anti.add(topology_key="zone", match_label_keys=["rev"])
+    apart.label_selector.match_labels["app"] = "a"
+    anti.add(topology_key="h", namespaces=["team", "other"]).label_selector.SetInParent()
     constraint = spec.topology_spread_constraints.add(
         max_skew=1, topology_key="zone", when_unsatisfiable="DoNotSchedule", min_domains=2
     )
@@ -59,7 +62,12 @@ def full_pod() -> ClusterObject:
     ready.last_transition_time.seconds = 1_700_000_010
     ready.last_probe_time.seconds = 1_700_000_020
     status.conditions.add(type="PodScheduled", status="True")
-    status.container_statuses.add(name="c", ready=True, restart_count=2)
+    runs = status.container_statuses.add(name="c", ready=True, restart_count=2)
+    runs.allocated_resources["cpu"].string = "250m"
+    runs.allocated_resources["memory"].string = "1024Mi"
+    runs.resources.requests["cpu"].string = "0.25"
+    runs.resources.requests["memory"].string = "1Gi"
+    runs.resources.limits["cpu"].string = "1"
     status.container_statuses.add(name="d", ready=True)
     status.init_container_statuses.add(name="sidecar", restart_count=1)
     return ClusterObject(pod=pod)

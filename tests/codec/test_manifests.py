@@ -369,6 +369,18 @@ def test_a_workload_makes_a_pod_without_a_name(kind):
     assert pod.spec.node_name == "n"
 
 
+def test_claims_of_templates_take_the_place_of_volumes_of_their_names():
+    spec = {"volumes": [{"name": "data", "awsElasticBlockStore": {"volumeID": "v"}}]}
+    templates = [{"metadata": {"name": "data"}}]
+    pod = pod_from_manifest(
+        workload("StatefulSet", template={"spec": spec}, volumeClaimTemplates=templates)
+    )
+    (volume,) = pod.spec.volumes
+    assert volume.name == "data"
+    assert volume.volume_source.HasField("persistent_volume_claim")
+    assert not volume.volume_source.HasField("aws_elastic_block_store")
+
+
 NAMES_OF_JOB = {"batch.kubernetes.io/job-name": "web", "job-name": "web"}
 NO_NAMES = dict.fromkeys(NAMES_OF_JOB, "new")
 UIDS = {"batch.kubernetes.io/controller-uid": "new", "controller-uid": "new"}
@@ -453,6 +465,14 @@ def test_workloads_that_decide_defaults_own_their_pods():
         (
             workload("CronJob", jobTemplate={"spec": {}}),
             "spec.jobTemplate.spec.template: required: a CronJob has a pod template there",
+        ),
+        (
+            workload("StatefulSet", template=TEMPLATE, volumeClaimTemplates={}),
+            "spec.volumeClaimTemplates: expected array, got object",
+        ),
+        (
+            workload("StatefulSet", template=TEMPLATE, volumeClaimTemplates=[{"metadata": 1}]),
+            "spec.volumeClaimTemplates[0].metadata: expected object, got number 1",
         ),
         ({"kind": "List"}, "spec.template: required: a List has a pod template there"),
         ([], "expected object, got array"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,7 +28,7 @@ from topospread.kube.objects import (
     Toleration,
 )
 from topospread.spread.settings import LIST, SYSTEM, SYSTEM_DEFAULTS, Profile
-from topospread_client import args_from_manifest, object_from_manifest
+from topospread_client import args_from_manifest, object_from_manifest, pod_from_manifest
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 
 if TYPE_CHECKING:
@@ -189,17 +190,7 @@ FULL = (("cpu", 260), ("memory", 1 << 30))
 
 
 def test_a_limit_without_a_request_is_a_request():
-    assert demand_of(full_pod().pod.spec).requests == FULL
-
-
-def test_constraints_that_are_not_modelled_are_named():
-    assert demand_of(full_pod().pod.spec).not_modelled == (
-        "ports",
-        "volumes",
-        "inter-pod affinity",
-        "scheduling gates",
-    )
-    assert demand_of(kube.PodSpec(containers=[kube.Container(name="c")])).not_modelled == ()
+    assert demand_of(full_pod().pod).requests == FULL
 
 
 def test_a_stored_pod_takes_what_it_asked_for():
@@ -226,20 +217,18 @@ def test_a_quantity_that_is_none_is_refused_with_its_path():
     pod = full_pod().pod
     pod.spec.containers[0].resources.requests["cpu"].string = "a lot"
     with pytest.raises(InvalidRequest) as refused:
-        demand_of(pod.spec)
+        demand_of(pod)
     (violation,) = refused.value.violations
     assert violation.field == "spec.containers[0].resources.requests[cpu]"
     assert violation.bad_value == "a lot"
 
 
 def test_invalid_quantity_in_the_cluster_counts_as_nothing():
-    message = changed(
-        lambda pod: (
-            pod.spec.containers[0]
-            .resources.requests["cpu"]
-            .MergeFrom(kube.Quantity(string="a lot"))
-        )
-    )
+    def change(pod: kube.Pod) -> None:
+        pod.spec.containers[0].resources.requests["cpu"].string = "a lot"
+        pod.status.ClearField("container_statuses")
+
+    message = changed(change)
     assert decode_pod(stored(message).payload).requests == (("cpu", 10), ("memory", 1 << 30))
     node = kube.Node()
     node.status.allocatable["cpu"].string = "?"
@@ -257,13 +246,44 @@ def test_pods_of_one_template_are_read_once():
     demand, node = demands.of(first.SerializeToString())
     again, nowhere = demands.of(second.SerializeToString())
 
-    assert again is demand
+    assert again == replace(demand, node_name="")
+    assert demands.of(second.SerializeToString())[0] is again
     assert (node, nowhere) == ("n1", "")
     second.spec.containers[0].resources.requests["cpu"].string = "1"
     assert demands.of(second.SerializeToString())[0].requests == (
         ("cpu", 1010),
         ("memory", 1 << 30),
     )
+
+
+CRITICAL = "system-cluster-critical"
+
+
+@pytest.mark.parametrize(
+    ("spec", "uid", "priority", "unknown"),
+    [
+        ({}, "", 0, ""),
+        ({"priorityClassName": CRITICAL}, "", 2_000_000_000, ""),
+        ({"priorityClassName": "system-node-critical"}, "", 2_000_001_000, ""),
+        ({"priorityClassName": CRITICAL, "priority": 0}, "", 0, ""),
+        ({"priorityClassName": "gold"}, "", 0, "gold"),
+        ({"priorityClassName": "gold", "priority": 7}, "", 7, ""),
+        # One that an API server has stored has its priority.
+        ({"priorityClassName": "gold"}, "u", 0, ""),
+        ({"priorityClassName": CRITICAL}, "u", 0, ""),
+    ],
+)
+def test_a_new_pod_has_the_priority_of_its_class(
+    spec: dict[str, object], uid: str, priority: int, unknown: str
+) -> None:
+    reader = DemandReader()
+    # Read before: pods that differ in nothing else.
+    reader.of(kube.Pod().SerializeToString())
+    reader.of(kube.Pod(spec=kube.PodSpec(priority_class_name="other")).SerializeToString())
+    manifest = {"kind": "Pod", "metadata": {"name": "p", "uid": uid}, "spec": spec}
+    pod = pod_from_manifest({**manifest, "status": {"phase": "Pending"}})
+    demand, _ = reader.of(pod.SerializeToString())
+    assert (demand.priority, demand.priority_class) == (priority, unknown)
 
 
 def _cpu(container: kube.Container) -> None:
@@ -278,7 +298,9 @@ PARTS_OF_A_DEMAND: dict[str, Callable[[kube.PodSpec], object]] = {
     "host ports": lambda spec: spec.containers[0].ports.add(host_port=80),
     "claims": lambda spec: spec.volumes.add().volume_source.persistent_volume_claim.SetInParent(),
     "pod affinity": lambda spec: (
-        spec.affinity.pod_affinity.required_during_scheduling_ignored_during_execution.append(b"")
+        spec.affinity.pod_affinity.required_during_scheduling_ignored_during_execution.add(
+            topology_key="zone"
+        )
     ),
     "gates": lambda spec: spec.scheduling_gates.add(name="wait"),
 }
@@ -294,6 +316,6 @@ def test_evictions_know_each_part_of_what_a_pod_demands(part: str):
 
     before, after = (reader.facts(each.SerializeToString()).demand for each in (first, second))
 
-    assert before == lenient_demand(first.spec)
-    assert after == lenient_demand(second.spec)
+    assert before == lenient_demand(first)
+    assert after == lenient_demand(second)
     assert after != before

@@ -11,22 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codec.objects import changed, full_pod, made
+from tests.index.changes import DISKS, PORTS, PRIORITIES, TERMS, some
 from tests.reference import strategies
 from topospread.cache import BUDGETS
 from topospread.codec.demands import DemandReader
 from topospread.codec.frames import framed
 from topospread.codec.parsing import parse_request
 from topospread.codec.pods import node_from_proto, pod_from_proto, workload_from_proto
+from topospread.codec.reservations import ReservationTemplate, reservation_key, reservation_row
 from topospread.codec.rows import (
     ChangeDecoder,
-    ReservationTemplate,
     decode_node,
     decode_pod,
     decode_workload,
-    reservation_key,
-    reservation_row,
 )
-from topospread.codec.stored import stored
+from topospread.codec.stored import object_from_stored, stored
+from topospread.codec.stored_pods import EvictionReader
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.generated.internal.v1.stored_pb2 import StoredReservation
 from topospread.index.changes import (
@@ -37,7 +37,15 @@ from topospread.index.changes import (
     ReservationRow,
     WorkloadChange,
 )
-from topospread.kube.demands import SCHEDULING_GATES
+from topospread.kube.demands import (
+    RBD,
+    Demand,
+    Disk,
+    Holds,
+    HostPort,
+    PodVolume,
+    holds_of,
+)
 from topospread.kube.objects import (
     DO_NOT_SCHEDULE,
     HONOR,
@@ -47,6 +55,8 @@ from topospread.kube.objects import (
     Pod,
     SpreadConstraint,
 )
+from topospread.kube.pod_affinity import AffinityTerm
+from topospread.kube.selectors import EVERYTHING, IN, NOT_IN, Requirement, Selector
 from topospread.spread.constraints import pod_constraints
 from topospread.spread.settings import Rules
 from topospread.store.model import Key, Kind
@@ -58,7 +68,7 @@ def test_a_bound_pod_is_counted():
     payload = stored(full_pod()).payload
     row = decode_pod(payload)
     labels = (("", "odd"), ("app", "a"), ("rev", "1"))
-    assert row == PodRow(labels, "n1", True, row.requests, row.template)
+    assert row == PodRow(labels, "n1", True, row.requests, row.template, row.holds)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +97,7 @@ def test_pods_of_one_class_have_one_shape_and_other_pods_another():
         pod.metadata.name, pod.metadata.uid, pod.spec.node_name = "q", "u-9", "n2"
         pod.metadata.creation_timestamp.seconds += 60
         pod.status.Clear()
+        pod.status.phase = "Running"
 
     assert decode_pod(stored(changed(replica)).payload).template == template
     for differs in (
@@ -118,7 +129,7 @@ def test_whether_gates_hold_a_pod_is_in_its_template_and_not_which():
     free, held = waits(), waits("queue")
     assert held is not None
     assert waits("quota", "queue") == held != free
-    assert SCHEDULING_GATES in DemandReader().of(held)[0].not_modelled
+    assert DemandReader().of(held)[0].gated
     assert framed(held).key == framed(free).key
 
 
@@ -153,7 +164,7 @@ def test_any_other_phase_counts(phase):
 
 
 def test_a_pod_without_anything_is_a_row_without_anything():
-    assert decode_pod(b"") == PodRow((), "", counted=False, template=b"\n\0\x12\0")
+    assert decode_pod(b"") == PodRow((), "", counted=False, template=b"\n\0")
 
 
 @given(cluster=strategies.clusters())
@@ -168,7 +179,12 @@ def test_rows_say_what_the_messages_say(cluster):
         takes = () if pod.node_name and pod.phase not in TERMINAL_PHASES else None
         template = decode_pod(kept.payload).template
         assert (template is None) == ended
-        row = PodRow(tuple(sorted(pod.labels.items())), pod.node_name, counted, takes, template)
+        labels = tuple(sorted(pod.labels.items()))
+        there = message.pod.status.nominated_node_name
+        nominated = None
+        if there and not pod.node_name and pod.phase not in TERMINAL_PHASES:
+            nominated = PodRow(labels, there, counted=True, requests=())
+        row = PodRow(labels, pod.node_name, counted, takes, template, nominated=nominated)
         assert decoder.pod(kept.payload) == decode_pod(kept.payload) == row
         assert decoder.change(kept.key, kept) == PodChange(pod.namespace, pod.name, row)
     for manifest in cluster["nodes"]:
@@ -283,7 +299,7 @@ KEY = reservation_key("prod", "web-1")
 def held(node="n1", uid="u1", **changes):
     parts: dict[str, Any] = {
         "pod": POD,
-        "requests": (("cpu", 250),),
+        "demand": Demand((("cpu", 250),)),
         "constraints": CONSTRAINTS,
         **changes,
     }
@@ -330,7 +346,8 @@ def test_equal_reservations_have_equal_bytes():
         ({"uid": "u2"}, True),
         ({"pod": replace(POD, owner=None)}, True),
         ({"pod": replace(POD, labels={})}, True),
-        ({"requests": ()}, True),
+        ({"demand": Demand()}, True),
+        ({"demand": Demand((("cpu", 250),), priority=1)}, True),
         ({"constraints": ()}, False),
     ],
 )
@@ -342,3 +359,193 @@ def test_digest_covers_fields_that_matter_to_others(change, matters):
 def test_a_payload_that_cannot_be_read_is_corrupt():
     with pytest.raises(CorruptValue):
         reservation_row(replace(held(), payload=b"\xff"))
+
+
+def test_a_pod_holds_ports_disks_claims_and_its_anti_affinity():
+    def change(pod):
+        pod.spec.volumes.add(name="scratch").volume_source.ephemeral.SetInParent()
+        rbd = pod.spec.volumes.add(name="r").volume_source.rbd
+        rbd.image, rbd.read_only = "image", True
+        rbd.monitors.extend(["m2", "m1"])
+        pod.spec.init_containers[0].ports.add(container_port=5, host_port=5, protocol="UDP")
+        pod.spec.init_containers.add(name="step").ports.add(container_port=6, host_port=6)
+
+    app = Selector((Requirement("app", IN, ("a",)),))
+    held = Holds(
+        (HostPort(8080), HostPort(5, "UDP")),
+        (Disk(RBD, "rbd/image", read_only=True, monitors=("m1", "m2")),),
+        ("team/claim", "team/p-scratch"),
+        (
+            AffinityTerm(app, ("team",), "zone"),
+            AffinityTerm(EVERYTHING, ("other", "team"), "h"),
+        ),
+        priority=7,
+    )
+    kept = stored(changed(change))
+    assert decode_pod(kept.payload).holds == held
+    demand = DemandReader().of(object_from_stored(kept).pod.SerializeToString())[0]
+    assert holds_of(demand, "team", "p") == held
+
+
+def test_hosts_network_makes_each_port_one_of_the_node():
+    pod = kube.Pod()
+    pod.metadata.name, pod.spec.node_name, pod.spec.host_network = "p", "n1", True
+    pod.spec.containers.add(name="c").ports.add(container_port=80, host_ip="10.0.0.1")
+    held = (HostPort(80, ip="10.0.0.1"),)
+    row = decode_pod(stored(ClusterObject(pod=pod)).payload)
+    assert row.holds == Holds(held)
+    assert DemandReader().of(pod.SerializeToString())[0].ports == held
+
+
+@pytest.mark.parametrize(("uid", "merged"), [("", True), ("u-1", False)])
+def test_label_keys_are_merged_where_no_api_server_has_done_so(uid, merged):
+    pod = kube.Pod()
+    pod.metadata.name, pod.metadata.uid, pod.spec.node_name = "p", uid, "n1"
+    pod.status.phase = "Running"
+    pod.metadata.labels.update({"rev": "1", "tier": "fe"})
+    terms = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
+    term = terms.add(
+        topology_key="zone", match_label_keys=["rev", "none"], mismatch_label_keys=["tier"]
+    )
+    term.label_selector.SetInParent()
+    selector = EVERYTHING
+    if merged:
+        of_labels = (Requirement("rev", IN, ("1",)), Requirement("tier", NOT_IN, ("fe",)))
+        selector = Selector(of_labels)
+    expected = (AffinityTerm(selector, ("default",), "zone"),)
+    assert DemandReader().of(pod.SerializeToString())[0].anti_affinity == expected
+    row = decode_pod(stored(ClusterObject(pod=pod)).payload)
+    assert row.holds == Holds(terms=expected)
+
+
+def resized(allocated: str, runs_with: str, *, infeasible: bool = False) -> ClusterObject:
+    def change(pod):
+        pod.spec.ClearField("overhead")
+        status = pod.status.container_statuses[0]
+        status.ClearField("allocated_resources")
+        status.ClearField("resources")
+        if allocated:
+            status.allocated_resources["cpu"].string = allocated
+        if runs_with:
+            status.resources.requests["cpu"].string = runs_with
+        if infeasible:
+            pod.status.conditions.add(type="PodResizePending", reason="Infeasible")
+
+    return changed(change)
+
+
+@pytest.mark.parametrize(
+    ("allocated", "runs_with", "infeasible", "cpu"),
+    [
+        ("100m", "100m", False, 250),
+        ("300m", "100m", False, 300),
+        ("300m", "", False, 300),
+        ("300m", "400m", False, 400),
+        ("", "400m", False, 400),
+        ("100m", "120m", True, 120),
+        ("100m", "", True, 100),
+        ("250m", "0.25", False, 250),
+    ],
+)
+def test_a_pod_that_is_resized_takes_the_most_of_all(allocated, runs_with, infeasible, cpu):
+    message = resized(allocated, runs_with, infeasible=infeasible)
+    row = decode_pod(stored(message).payload)
+    assert row.requests is not None
+    assert dict(row.requests)["cpu"] == cpu
+    facts = EvictionReader().facts(stored(message).payload)
+    assert facts.takes == row.requests
+    assert dict(facts.demand.requests)["cpu"] == 250
+    assert DemandReader().of(message.pod.SerializeToString())[0].requests[0] == ("cpu", 250)
+
+
+@pytest.mark.parametrize(
+    ("own", "allocated", "runs_with", "infeasible", "cpu"),
+    [
+        # Requests of the whole pod, beside a container's of 250m; what its status says; the most.
+        ("", "400m", "300m", False, 400),
+        ("", "100m", "300m", True, 300),
+        ("", "100m", "120m", False, 250),
+        ("", "400m", None, False, 250),
+        ("", "", "400m", False, 250),
+        ("500m", "600m", "550m", False, 600),
+        ("500m", "100m", "600m", False, 600),
+        ("500m", "100m", "120m", True, 120),
+        ("500m", "", "600m", False, 600),
+        ("500m", "600m", "", False, 600),
+        ("500m", "600m", None, False, 500),
+        ("500m", "500m", "0.5", False, 500),
+    ],
+)
+def test_a_whole_pod_that_is_resized_takes_the_most_of_all(
+    own, allocated, runs_with, infeasible, cpu
+):
+    def change(pod):
+        status = pod.status
+        if own:
+            pod.spec.resources.requests["cpu"].string = own
+        if allocated:
+            status.allocated_resources["cpu"].string = allocated
+        if runs_with is not None:
+            status.resources.SetInParent()
+        if runs_with:
+            status.resources.requests["cpu"].string = runs_with
+
+    message = resized("", "", infeasible=infeasible)
+    change(message.pod)
+    row = decode_pod(stored(message).payload)
+    assert row.requests is not None
+    assert dict(row.requests)["cpu"] == cpu
+    assert EvictionReader().facts(stored(message).payload).takes == row.requests
+    # What decides nothing is not kept: the status of most pods says what their spec says.
+    kept = kube.Pod.FromString(stored(message).payload).status.HasField("resources")
+    assert kept == (infeasible or cpu != (500 if own else 250))
+
+
+def test_a_pod_that_waits_is_nominated():
+    def waits(pod):
+        pod.spec.ClearField("node_name")
+
+    row = decode_pod(stored(changed(waits)).payload)
+    assert row.nominated is not None
+    assert (row.holds, row.requests, row.nominated.node_name) == (None, None, "n9")
+    assert row.nominated.holds == decode_pod(stored(full_pod()).payload).holds
+    assert decode_pod(stored(full_pod()).payload).nominated is None
+
+
+def test_claims_of_each_replica_make_no_class_for_each():
+    def replica(number, claim):
+        def change(pod):
+            pod.metadata.name = f"web-{number}"
+            pod.spec.volumes[1].volume_source.persistent_volume_claim.claim_name = claim
+
+        return decode_pod(stored(changed(change)).payload)
+
+    first, second, shared = replica(0, "d-web-0"), replica(1, "d-web-1"), replica(2, "common")
+    assert first.template == second.template != shared.template
+    assert (first.holds and first.holds.claims) == ("team/d-web-0",)
+    assert shared.template is not None
+    (volume,) = DemandReader().of(shared.template)[0].volumes
+    assert volume.claim == "common"
+
+
+demands = st.builds(
+    Demand,
+    ports=some(PORTS),
+    volumes=st.lists(
+        st.one_of(
+            st.sampled_from(DISKS).map(lambda disk: PodVolume("", disk=disk)),
+            st.sampled_from("ab").map(lambda name: PodVolume("", name)),
+            st.sampled_from("ab").map(lambda name: PodVolume(name, ephemeral=True)),
+        ),
+        max_size=3,
+    ).map(lambda volumes: tuple(sorted(volumes, key=lambda each: (each.ephemeral, each.claim)))),
+    anti_affinity=some(TERMS),
+    priority=st.sampled_from(PRIORITIES),
+)
+
+
+@given(demands)
+def test_a_reservation_holds_as_its_pod_will(demand):
+    row = reservation_row(held(demand=demand))
+    expected = holds_of(demand, KEY.namespace, KEY.name)
+    assert row.holds == expected

@@ -5,8 +5,10 @@ from hypothesis import given
 
 from tests.codec.objects import changed, full_pod, made
 from tests.reference import strategies
+from topospread.codec.demands import demand_of
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import object_from_stored, stored
+from topospread.codec.tidying import LONGEST_MESSAGE
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.store.model import Key, Kind, StoredObject
 from topospread_client import manifest_from_object
@@ -51,7 +53,12 @@ def test_a_pod_is_kept_as_far_as_it_matters():
                         ]
                     }
                 },
-                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]},
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [
+                        {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"},
+                        {"labelSelector": {}, "namespaces": ["team", "other"], "topologyKey": "h"},
+                    ]
+                },
             },
             "containers": [
                 {
@@ -64,6 +71,7 @@ def test_a_pod_is_kept_as_far_as_it_matters():
             "nodeName": "n1",
             "nodeSelector": {"disk": "ssd"},
             "overhead": {"cpu": "10m"},
+            "preemptionPolicy": "Never",
             "priority": 7,
             "schedulerName": "default-scheduler",
             "schedulingGates": [{"name": "wait"}],
@@ -99,6 +107,8 @@ def test_a_node_is_kept_as_far_as_it_matters():
     node.spec.taints.add(key="k", effect="NoSchedule").time_added.seconds = 5
     node.status.capacity["cpu"].string = "8"
     node.status.allocatable["cpu"].string = "7"
+    node.status.node_info.kubelet_version = "v1.37.2"
+    node.status.declared_features.append("GuaranteedQoSPodCPUResize")
     kept = stored(ClusterObject(node=node))
     assert kept.key == Key(Kind.NODE, "", "n")
     assert manifest_from_object(object_from_stored(kept)) == {
@@ -106,7 +116,11 @@ def test_a_node_is_kept_as_far_as_it_matters():
         "kind": "Node",
         "metadata": {"labels": {"zone": "a"}, "name": "n", "uid": "u-1"},
         "spec": {"taints": [{"effect": "NoSchedule", "key": "k"}], "unschedulable": True},
-        "status": {"allocatable": {"cpu": "7"}},
+        "status": {
+            "allocatable": {"cpu": "7"},
+            "declaredFeatures": ["GuaranteedQoSPodCPUResize"],
+            "nodeInfo": {"kubeletVersion": "v1.37.2"},
+        },
     }
 
 
@@ -176,6 +190,10 @@ def test_empty_fields_are_stored_as_absent():
     assert stored(as_go_writes_it) == stored(bare)
 
 
+def _add_term(affinity: kube.PodAffinity) -> None:
+    affinity.required_during_scheduling_ignored_during_execution.add(topology_key="zone")
+
+
 OWN_AFFAIRS = {
     "constraints": lambda pod: pod.spec.topology_spread_constraints.add(max_skew=5),
     "tolerations": lambda pod: pod.spec.tolerations.add(key="other"),
@@ -184,7 +202,8 @@ OWN_AFFAIRS = {
     "restarts": lambda pod: setattr(pod.status.container_statuses[0], "restart_count", 3),
     "starts": lambda pod: setattr(pod.status, "phase", "Pending"),
     "deletion cost": lambda pod: pod.metadata.annotations.update({COST: "1"}),
-    "priority": lambda pod: setattr(pod.spec, "priority", 1),
+    "preemption": lambda pod: pod.spec.ClearField("preemption_policy"),
+    "affinity": lambda pod: _add_term(pod.spec.affinity.pod_affinity),
     "scheduler": lambda pod: setattr(pod.spec, "scheduler_name", "mine"),
     "gates": lambda pod: pod.spec.ClearField("scheduling_gates"),
 }
@@ -212,6 +231,16 @@ OTHERS_AFFAIRS = {
     ),
     "sidecar": lambda pod: pod.spec.init_containers[0].ClearField("restart_policy"),
     "overhead": lambda pod: pod.spec.overhead["cpu"].MergeFromString(b"\n\x0220"),
+    "priority": lambda pod: setattr(pod.spec, "priority", 1),
+    "port": lambda pod: setattr(pod.spec.containers[0].ports[1], "host_ip", "10.0.0.1"),
+    "port of the network": lambda pod: setattr(pod.spec, "host_network", True),
+    "claim": lambda pod: setattr(
+        pod.spec.volumes[1].volume_source.persistent_volume_claim, "claim_name", "other"
+    ),
+    "anti-affinity": lambda pod: _add_term(pod.spec.affinity.pod_anti_affinity),
+    "resize": lambda pod: setattr(
+        pod.status.container_statuses[0].allocated_resources["cpu"], "string", "2"
+    ),
 }
 
 
@@ -287,6 +316,53 @@ def test_storing_again_what_was_stored_changes_nothing(cluster):
         for manifest in cluster[kind]:
             once = stored(made(manifest))
             assert stored(object_from_stored(once)) == once
+
+
+def test_storing_the_full_pod_again_changes_nothing():
+    once = stored(full_pod())
+    assert stored(object_from_stored(once)) == once
+
+
+def waiting(pod: kube.Pod) -> None:
+    pod.spec.ClearField("node_name")
+    pod.status.phase = "Pending"
+    refused = pod.status.conditions[1]
+    refused.status, refused.reason, refused.message = "False", "Unschedulable", "0/3 nodes " * 999
+    refused.last_transition_time.seconds = 1_700_000_030
+
+
+def test_of_a_pod_that_waits_the_schedulers_word_is_kept():
+    kept = object_from_stored(stored(changed(waiting))).pod.status
+    (refused,) = [each for each in kept.conditions if each.type == "PodScheduled"]
+    assert (refused.status, refused.reason) == ("False", "Unschedulable")
+    assert refused.message == ("0/3 nodes " * 999)[:LONGEST_MESSAGE]
+    assert refused.last_transition_time.seconds == 1_700_000_030
+    assert kept.nominated_node_name == "n9"
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_of_a_pod_that_has_ended_it_is_not(phase):
+    def ends(pod: kube.Pod) -> None:
+        waiting(pod)
+        pod.status.phase = phase
+
+    kept = object_from_stored(stored(changed(ends))).pod.status
+    assert [each.type for each in kept.conditions] == ["Ready"]
+    assert not kept.nominated_node_name
+
+
+def test_a_limit_of_the_whole_pod_is_its_request_where_no_container_has_one():
+    def change(pod: kube.Pod) -> None:
+        for name, amount in (("cpu", "9"), ("memory", "9Gi"), ("hugepages-2Mi", "4Mi")):
+            pod.spec.resources.limits[name].string = amount
+        pod.spec.containers[0].resources.limits.clear()
+
+    message = changed(change)
+    kept = object_from_stored(stored(message)).pod
+    requests = {name: each.string for name, each in kept.spec.resources.requests.items()}
+    assert requests == {"memory": "9Gi", "hugepages-2Mi": "4Mi"}
+    expected = (("cpu", 260), ("hugepages-2Mi", 4 << 20), ("memory", 9 << 30))
+    assert demand_of(message.pod).requests == demand_of(kept).requests == expected
 
 
 def test_reservations_are_not_written_as_objects():

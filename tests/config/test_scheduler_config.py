@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from topospread.codec.scheduler_config import read_rules
+from topospread.codec.scheduler_config import FILTERS, PLUGIN, read_rules
 from topospread.config.loading import load_settings
 from topospread.errors import ConfigError, FieldViolation
 from topospread.kube.objects import SpreadConstraint
 from topospread.kube.violations import violation_text
+from topospread.service.fit.profile import PROFILE
 from topospread.spread.settings import (
     GATE_NAMES,
+    NEWEST,
     SYSTEM_DEFAULTS,
     ConfiguredRules,
     FeatureGates,
@@ -71,6 +73,9 @@ profiles:
 """
 
 
+EXTENDED = ("extender http://localhost:8888",)
+
+
 def configuration(*profiles, **fields):
     document = {"apiVersion": V1, "kind": "KubeSchedulerConfiguration", **fields}
     if profiles:
@@ -111,11 +116,11 @@ def test_a_real_configuration_is_read_as_it_is():
                         match_label_keys=("pod-template-hash",),
                     ),
                 ),
+                EXTENDED,
             ),
-            "batch": Profile("batch", "List", ()),
-            "plain": Profile("plain"),
+            "batch": Profile("batch", "List", (), EXTENDED),
+            "plain": Profile("plain", foreign=EXTENDED),
         },
-        FeatureGates(),
     )
 
 
@@ -140,7 +145,7 @@ def test_kube_schedulers_defaults_hold_where_nothing_is_said(text):
     rules = read_rules(text)
     assert rules.profiles == {"default-scheduler": Profile()}
     assert rules.profiles["default-scheduler"].defaults == SYSTEM_DEFAULTS
-    assert rules.gates == FeatureGates()
+    assert rules.gates_of(NEWEST) == FeatureGates()
 
 
 def test_json_is_read_as_well():
@@ -303,14 +308,70 @@ def test_a_profile_without_the_plugin_is_warned_of(plugins, warned):
     assert all("disables PodTopologySpread" in warning for warning in rules.warnings)
 
 
+NO_PORTS = {"disabled": [{"name": "NodePorts"}]}
+AGAIN = {"enabled": [{"name": "NodePorts"}]}
+ALL_OFF = tuple(f"plugin {name} is disabled" for name in FILTERS)
+
+
+@pytest.mark.parametrize(
+    ("plugins", "named"),
+    [
+        ({"filter": NO_PORTS}, ("plugin NodePorts is disabled",)),
+        ({"preFilter": NO_PORTS}, ("plugin NodePorts is disabled",)),
+        ({"multiPoint": NO_PORTS}, ("plugin NodePorts is disabled",)),
+        ({"multiPoint": {**NO_PORTS, **AGAIN}}, ()),
+        ({"multiPoint": NO_PORTS, "filter": AGAIN}, ()),
+        ({"score": NO_PORTS}, ()),
+        ({"filter": {"disabled": [{"name": "PodTopologySpread"}, {"name": "Licences"}]}}, ()),
+        ({"filter": {"disabled": [{"name": "*"}]}}, ALL_OFF),
+        ({"multiPoint": {"disabled": [{"name": "*"}]}}, ALL_OFF),
+    ],
+)
+def test_filters_that_a_profile_disables_are_named(plugins, named):
+    (profile,) = read_rules(configuration({"plugins": plugins})).profiles.values()
+    assert profile.foreign == named
+
+
+def test_the_filters_that_may_be_named_are_those_of_fit():
+    assert {*FILTERS, PLUGIN} == {each.name for each in PROFILE}
+
+
+TERMS: dict[str, object] = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}
+}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "args", "named"),
+    [
+        ("NodeAffinity", {"addedAffinity": TERMS}, ("plugin NodeAffinity: addedAffinity",)),
+        ("NodeAffinity", {"addedAffinity": None}, ()),
+        (
+            "NodeResourcesFit",
+            {"ignoredResources": ["example.com/a"], "ignoredResourceGroups": ["example.org"]},
+            (
+                "plugin NodeResourcesFit: ignoredResources",
+                "plugin NodeResourcesFit: ignoredResourceGroups",
+            ),
+        ),
+        ("NodeResourcesFit", {"scoringStrategy": {}, "ignoredResources": []}, ()),
+        ("InterPodAffinity", {"hardPodAffinityWeight": 9}, ()),
+    ],
+)
+def test_arguments_of_other_filters_are_named(plugin, args, named):
+    config = [{"name": plugin, "args": args}]
+    (profile,) = read_rules(configuration({"pluginConfig": config})).profiles.values()
+    assert profile.foreign == named
+
+
 @pytest.mark.parametrize("gate", GATE_NAMES)
 def test_gates_have_upstreams_names(gate):
     field = GATE_NAMES[gate]
     default = getattr(FeatureGates(), field)
     rules = read_rules(own(featureGates={gate: not default}))
-    assert getattr(rules.gates, field) is not default
+    assert getattr(rules.gates_of(NEWEST), field) is not default
     back = read_rules(own(featureGates={gate: not default}), "f", {gate: default})
-    assert back.gates == FeatureGates()
+    assert back.gates_of(NEWEST) == FeatureGates()
 
 
 GATE = "MinDomainsInPodTopologySpread"
@@ -341,7 +402,7 @@ def test_both_documents_are_read_and_everything_wrong_is_said_at_once():
     assert len(problems(text)) == 4
     good = own(featureGates={"TaintTolerationComparisonOperators": True}) + "---\n" + REAL
     rules = read_rules(good)
-    assert rules.gates.taint_comparison_operators
+    assert rules.gates_of(NEWEST).taint_comparison_operators
     assert list(rules.profiles) == ["default-scheduler", "batch", "plain"]
 
 

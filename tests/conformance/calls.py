@@ -169,6 +169,16 @@ class OverGrpc:
         else:
             request = state.ApplyObjectsRequest(cluster=name, objects=objects)
             revision = self._state.ApplyObjects(request).meta.revision
+        if version := cluster.get("kubernetesVersion"):
+            # With one of the lists, as those do who push what an API server has.
+            services = [object_of(SOMETHING), *map(object_of, cluster.get("services") or ())]
+            messages = replacement(
+                *services,
+                cluster=name,
+                kind=common.KIND_SERVICE,
+                kubernetes_version=version,
+            )
+            revision = self._state.ReplaceObjects(iter(messages)).meta.revision
         self._loaded.append(Loaded(cluster, name, revision, big))
         return self._loaded[-1]
 

@@ -1,4 +1,4 @@
-"""The recorded answers of kube-scheduler and kube-apiserver 1.36.3 as typed cases.
+"""The recorded answers of kube-scheduler and kube-apiserver as typed cases.
 
 README.md beside this file describes the data. Every evaluator is compared with the same functions:
 `differences` for whole answers, `compact` for those recorded as hashes.
@@ -21,9 +21,14 @@ Json = dict[str, Any]
 HERE = Path(__file__).parent
 BIG_CLUSTERS = ("big-1000n-10000p", "big-5000n-50000p")
 
+LATER = ("decisions-1.38.jsonl.gz", "decisions-1.38-mergeremoved.jsonl.gz")
+
 STATUSES = ("preFilter", "preScore")
 HASHED = ("filter", "score", "normalized")
 MEMBERS = frozenset({*STATUSES, *HASHED, "ops", "newError"})
+
+RECORDED = "1.36"
+"""The version of recordings that name none; 1.37 gives the same answers."""
 
 ABSENT = "absent"
 """Stands in a difference for a member that one side lacks."""
@@ -44,6 +49,7 @@ class Difference(NamedTuple):
 class Decision:
     """One question to the plugin, and its answer.
 
+    The cluster's member `kubernetesVersion` is its version; absent, the newest that is known.
     Cases of one big cluster share the very `cluster` object, so that an evaluator may keep what it
     loaded for as long as `cluster` is the same object.
     """
@@ -114,13 +120,20 @@ def decisions() -> Sequence[Decision]:
     return [decision(line) for line in lines("decisions.jsonl.gz")]
 
 
+@functools.cache
+def later_decisions() -> Sequence[Decision]:
+    """Decisions of versions after 1.36 where these answer otherwise, with controls."""
+    return [decision(line) for name in LATER for line in lines(name)]
+
+
 def big_cluster(name: str) -> list[BigPod]:
     """The incoming pods of one of BIG_CLUSTERS; they share one cluster."""
     with gzip.open(HERE / "clusters" / f"{name}.json.gz", "rt", encoding="utf-8") as file:
         big = orjson.loads(file.read())
+    cluster = big["cluster"] | {"kubernetesVersion": RECORDED}
     return [
         BigPod(
-            decision=decision(pod | {"name": f"{name}/{pod['name']}", "cluster": big["cluster"]}),
+            decision=decision(pod | {"name": f"{name}/{pod['name']}", "cluster": cluster}),
             shape=pod["shape"],
             compact=pod["compact"],
         )
@@ -167,12 +180,17 @@ def lines(name: str) -> Iterator[Json]:
 
 def decision(line: Json) -> Decision:
     """A recorded decision as a case."""
+    cluster = line["cluster"]
+    cluster.setdefault("kubernetesVersion", line.get("kubernetes", RECORDED))
+    gates = line.get("gates") or {}
+    if line.get("mergeRemoved"):
+        gates = gates | {"schedulerMerge": False}
     return Decision(
         name=line["name"],
-        cluster=line["cluster"],
+        cluster=cluster,
         pod=line["pod"],
         args=line["args"],
-        gates=line.get("gates") or {},
+        gates=gates,
         ops=line.get("ops") or [],
         filter_nodes=line.get("filterNodes"),
         expect=line["expect"],

@@ -90,7 +90,7 @@ def pod_of(manifest: Json) -> Pod:
 def answer_at(builder: Builder, case: Decision) -> Json:
     """The answer at the builder's newest snapshot; the case's cluster is not looked at."""
     try:
-        rules = rules_of(case.args, case.gates)
+        rules = rules_of(case)
     except InvalidRequest as refused:
         return {"newError": str(refused)}
     constraints, snapshot = prepared(builder, pod_of(case.pod), rules)
@@ -120,7 +120,7 @@ def prepared(builder: Builder, pod: Pod, rules: Rules) -> tuple[PodConstraints, 
         deduced = default_selector(pod, workloads.services, workloads.lookup)
     constraints = pod_constraints(pod, rules, deduced)
     both = (*constraints.hard.constraints, *constraints.soft.constraints)
-    groups = [c.group for c in both if not c.group.counts_nothing]
+    groups = [c.group for c in both if not c.counts_nothing]
     if not builder.snapshot.missing(groups):
         return constraints, builder.snapshot
     return constraints, builder.ensure_counted(groups)

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.conformance.cases import Json
+from tests.conformance.cases import Decision, Json
 from topospread.codec.scheduler_config import profile_from_proto
-from topospread.spread.settings import FeatureGates, Rules
+from topospread.kube.versions import KubernetesVersion, parse_version
+from topospread.spread.settings import NEWEST, RELEASES, Rules
 from topospread_client import args_from_manifest, object_from_manifest
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 from topospread_proto.v1.common_pb2 import Kind, PodTopologySpreadArgs
@@ -26,8 +27,9 @@ UPSTREAM_GATES = {
     "taintTolerationComparisonOperators": "TaintTolerationComparisonOperators",
     "minDomains": "MinDomainsInPodTopologySpread",
     "defaultPodTopologySpread": "DefaultPodTopologySpread",
+    "schedulerMerge": "MatchLabelKeysInPodTopologySpreadSchedulerMerge",
 }
-"""The cases' short names of the gates, and upstream's."""
+"""The cases' short names of the gates, and the product's."""
 
 
 def objects_of(cluster: Json) -> Iterator[ClusterObject]:
@@ -54,13 +56,23 @@ def args_of(args: Json) -> PodTopologySpreadArgs:
     return args_from_manifest(args)
 
 
-def rules_of(args: Json, gates: dict[str, bool]) -> Rules:
+def version_of(cluster: Json) -> KubernetesVersion:
+    """The version of a case's cluster."""
+    version = parse_version(cluster.get("kubernetesVersion", str(NEWEST)))
+    assert version is not None, cluster["kubernetesVersion"]
+    return version
+
+
+def rules_of(case: Decision) -> Rules:
     """By which rules a case is judged.
 
     Raises:
         InvalidRequest: the plugin refuses the args.
     """
-    return Rules(profile_from_proto(args_of(args)), FeatureGates().switched(gates_of(gates)))
+    version, gates = version_of(case.cluster), gates_of(case.gates)
+    profile = profile_from_proto(args_of(case.args))
+    rules = Rules(profile, RELEASES[version].gates.switched(gates), version)
+    return rules if case.pod["metadata"].get("uid") else rules.for_manifests
 
 
 def status_of(status: Any) -> Json:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import orjson
 
-from tests.conformance.cases import ABSENT, Difference
+from tests.conformance.cases import ABSENT, RECORDED, Difference
 from tests.conformance.objects import gates_of
 from topospread.cli.errors import BadInput
 
@@ -171,13 +171,19 @@ def files_with_cases(beside: Path) -> Iterator[Path]:
 
 
 def settings_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The args and gates of a record as settings of a request; the server's defaults elsewhere.
+    """The args, gates and version of a record as settings of a request.
 
     Raises:
         ManifestError: args that are no PodTopologySpreadArgs (when the request is made).
     """
-    gates = gates_of(record.get("gates") or {})
-    return {"args": record.get("args") or {}, "feature_gates": gates}
+    gates = dict(record.get("gates") or {})
+    if record.get("mergeRemoved"):
+        gates["schedulerMerge"] = False
+    return {
+        "args": record.get("args") or {},
+        "feature_gates": gates_of(gates),
+        "kubernetes_version": record.get("kubernetes") or RECORDED,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Every evaluator gives kube-scheduler's recorded answers."""
 
 import functools
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,9 @@ from tests.conformance.cases import (
     decisions,
     differences,
     fit_errors,
+    later_decisions,
 )
+from tests.conformance.core import Core
 from tests.conformance.evaluators import Evaluator
 
 # Each test has a thousand cases, or a cluster of 50,000 pods.
@@ -51,6 +54,33 @@ def test_decisions_and_their_messages(evaluator: Evaluator) -> None:
         return found
 
     check_each(DECISIONS, wrong)
+
+
+def test_decisions_of_later_versions(evaluator: Evaluator) -> None:
+    cases = later_decisions()
+    assert len(cases) == 400 + 88
+    check_each(
+        cases, lambda case: differences(case.expect, evaluator.evaluate(case), evaluator.members)
+    )
+
+
+def test_the_answers_of_later_versions_are_others() -> None:
+    """Else a version that nobody looks at would pass."""
+    others = Core()
+    for gates, version, changed in (({}, "1.37", 229), ({"schedulerMerge": True}, "1.38", 52)):
+        cases = [
+            replace(
+                case,
+                cluster=case.cluster | {"kubernetesVersion": version},
+                gates=case.gates | gates,
+            )
+            for case in later_decisions()
+            if ("schedulerMerge" in case.gates) == bool(gates)
+        ]
+        differ = sum(
+            bool(differences(case.expect, others.evaluate(case), others.members)) for case in cases
+        )
+        assert differ == changed
 
 
 @pytest.mark.parametrize("name", BIG_CLUSTERS)

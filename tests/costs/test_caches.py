@@ -29,6 +29,7 @@ from topospread.service.decisions import pods
 from topospread.service.decisions.cycle import Cycle, CycleCache
 from topospread.service.decisions.pods import PodShape, PodShapes, plan_of
 from topospread.service.decisions.request import ProfileRegistry, SettingsOverride
+from topospread.spread.settings import NEWEST
 from topospread.spread.topology import Eligibility, GroupKey, Traits
 from topospread.store.model import Revision
 from topospread_proto.v1 import common_pb2, decision_service_pb2
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from topospread.spread.constraints import Constraint
 
 NODES = 1000
-RULES = ProfileRegistry().rules_for(SettingsOverride(), "")
+RULES = ProfileRegistry().rules_for(SettingsOverride(), "", NEWEST)
 MARGIN = 1.25
 """Sizes are told from counts and lengths."""
 
@@ -315,7 +316,9 @@ def test_a_cycle_whose_nodes_are_judged_one_by_one_keeps_verdicts_instead_of_cou
     cycle = Cycle("c", made.pod, RULES, judged, _view(builder.ensure_counted(judged.groups)))
     alone = cycle.alone()
     assert not alone.groups
-    assert deep_size([alone], [RULES, made, builder.snapshot.nodes]) < 10 * NODES
+    shared = builder.snapshot
+    others = [RULES, made, shared.nodes, shared.objects, shared.holdings, shared.attached]
+    assert deep_size([alone], others) < 10 * NODES
 
 
 def _view(snapshot: Snapshot) -> View:

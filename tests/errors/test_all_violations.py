@@ -227,9 +227,7 @@ def test_first_invalid_quantity_by_name_is_reported(peer):
     container = greedy.spec.containers.add(name="main")
     for name in ("memory", "cpu", "pods", "example.com/gpu", "ephemeral-storage", "aa"):
         container.resources.requests[name].string = "much"
-    request = decision.ExplainPodRequest(
-        pod=common.PodSource(object=greedy), fit=common.FIT_NODE_AND_RESOURCES
-    )
+    request = decision.ExplainPodRequest(pod=common.PodSource(object=greedy), fit=common.FIT_ALL)
     found = refused(peer.channel, NAMED["ExplainPod"], [request])
     assert found.paths == ["pod.object.spec.containers[0].resources.requests[aa]"]
 

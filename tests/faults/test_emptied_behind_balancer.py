@@ -17,8 +17,9 @@ from tests.store.backends import RedisBackend, follow_all
 from tests.store.conftest import SETTINGS
 from tests.waiting import PATIENCE, until
 from topospread.replica.view import Token
+from topospread.service.state.write import FEED_KINDS
 from topospread_client import StoreIdentityChanged, TopospreadClientError
-from topospread_proto.v1.common_pb2 import KIND_NODE, KIND_RESERVATION, Kind
+from topospread_proto.v1.common_pb2 import KIND_NODE, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from topospread.store.api import Store
     from topospread_client import Client
 
-KINDS: Final = [kind for kind in Kind.values() if kind and kind != KIND_RESERVATION]
+KINDS: Final = [Kind.Value(f"KIND_{kind.name}") for kind in sorted(FEED_KINDS)]
 
 
 class Placer:

@@ -12,6 +12,7 @@ from bench.campaigns.load import NEWEST, Load, counted_pods, pod, stored_pods, z
 from tests.redis_topologies import promote, replica_of
 from tests.servers import incoming
 from tests.waiting import until
+from topospread.service.state.write import FEED_KINDS
 from topospread_client import (
     NotFound,
     RevisionUnavailable,
@@ -20,7 +21,7 @@ from topospread_client import (
     Unavailable,
 )
 from topospread_proto.v1.cluster_state_service_pb2 import ObjectReference
-from topospread_proto.v1.common_pb2 import KIND_NODE, KIND_POD, KIND_RESERVATION, Kind
+from topospread_proto.v1.common_pb2 import KIND_NODE, KIND_POD, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from topospread_client import Client
 
 
-KINDS = [kind for kind in Kind.values() if kind and kind != KIND_RESERVATION]
+KINDS = [Kind.Value(f"KIND_{kind.name}") for kind in sorted(FEED_KINDS)]
 
 
 @pytest.mark.parametrize("feed", [KINDS, [KIND_POD, KIND_NODE]], ids=["six kinds", "declared"])

@@ -61,7 +61,7 @@ METHODS: Final = {
 NOW: Final = common.Consistency(fully_consistent=True)
 NOON: Final = Timestamp(seconds=1_780_000_000)
 HOUR: Final = Duration(seconds=3600)
-FITS: Final = (common.FIT_SPREAD_ONLY, common.FIT_NODE, common.FIT_NODE_AND_RESOURCES)
+FITS: Final = (common.FIT_SPREAD_ONLY, common.FIT_NODE, common.FIT_ALL)
 
 
 class Conversation:

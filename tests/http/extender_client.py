@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from tests.allocatable import ROOMY
 from tests.servers import ZONE, Peer
 from tests.waiting import PATIENCE
 from topospread_client import object_from_manifest
@@ -33,7 +34,8 @@ def sample(name: str) -> bytes:
 def node(name: str, **labels: str) -> dict[str, Any]:
     """A node; ``zone`` is short for the zone's label."""
     found = {ZONE if key == "zone" else key: value for key, value in labels.items()}
-    return {"kind": "Node", "metadata": {"name": name, "labels": {HOST: name, **found}}}
+    metadata = {"name": name, "labels": {HOST: name, **found}}
+    return {"kind": "Node", "metadata": metadata, "status": {"allocatable": ROOMY}}
 
 
 def pod(name: str, on: str = "", *, app: str = "probe", **spec: Any) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from hypothesis import strategies as st
 
@@ -17,6 +17,7 @@ from topospread.index.changes import (
     WorkloadChange,
 )
 from topospread.kube.affinity import compile_requirements
+from topospread.kube.demands import AWS_EBS, GCE_PD, RBD, Disk, Holds, HostPort
 from topospread.kube.objects import (
     LabelExpression,
     LabelSelector,
@@ -28,11 +29,16 @@ from topospread.kube.objects import (
     Toleration,
     Workload,
 )
+from topospread.kube.pod_affinity import AffinityTerm
 from topospread.kube.selectors import compile_selector
 from topospread.spread.topology import Eligibility, GroupKey, Traits
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
+
+    from topospread.kube.demands import Requests
+
+T = TypeVar("T")
 
 ZONE = "zone"
 HOST = "host"
@@ -69,6 +75,12 @@ def group(
     )
 
 
+def of_others(key: GroupKey, *namespaces: str) -> GroupKey:
+    """The same as inter-pod affinity counts it: in these namespaces, with pods that terminate."""
+    names = frozenset(namespaces)
+    return GroupKey("" if names else key.namespace, key.selector, names, terminating=True)
+
+
 GROUPS = (
     group(labels={"app": "a"}),
     group(labels={"app": "b"}),
@@ -79,7 +91,28 @@ GROUPS = (
     group("default", None, ("tier", "DoesNotExist", ())),
     group("default", None, ("tier", "Exists", ()), ("tier", "In", ("fe", "be"))),
     group("other", None, ("app", "DoesNotExist", ())),
+    of_others(group(labels={"app": "a"})),
+    of_others(group(labels={"app": "a"}), *NAMESPACES, "nobody-has-it"),
+    of_others(group("default", None, ("app", "NotIn", ("b",))), *NAMESPACES),
+    GroupKey("", group(labels={"app": "a"}).selector, frozenset(NAMESPACES)),
 )
+PORTS = (HostPort(80), HostPort(80, ip="10.0.0.1"), HostPort(80, ip="::"), HostPort(80, "UDP"))
+DISKS = (
+    Disk(GCE_PD, "d"),
+    Disk(GCE_PD, "d", read_only=True),
+    Disk(AWS_EBS, "d", read_only=True),
+    Disk(RBD, "pool/image", monitors=("m1", "m2")),
+    Disk(RBD, "pool/image", monitors=("m2", "m3")),
+    Disk(RBD, "pool/image", monitors=("m4",)),
+)
+CLAIMS = ("default/c1", "default/c2", "other/c1")
+TERMS = (
+    AffinityTerm(GROUPS[0].selector, ("default",), HOST),
+    AffinityTerm(GROUPS[0].selector, NAMESPACES, ZONE),
+    AffinityTerm(GROUPS[1].selector, (), ZONE, GROUPS[0].selector),
+    AffinityTerm(GROUPS[1].selector, ("other",), ZONE, GROUPS[0].selector),
+)
+PRIORITIES = (-10, 0, 7, 1000)
 
 
 def requirements(node_selector: dict[str, str] | None = None, *terms: NodeTerm) -> NodeRequirements:
@@ -141,14 +174,44 @@ node_changes: SearchStrategy[IndexChange] = st.one_of(
 )
 RESOURCES = ("pods", "cpu", "memory", "nobody-takes-it")
 requests = st.sampled_from(((), (("cpu", 1),), (("cpu", 250), ("memory", 7)), (("memory", 2**62),)))
-rows = st.builds(
-    lambda labels, node_name, remains, taken, more: PodRow(
+
+
+def some(things: tuple[T, ...]) -> SearchStrategy[tuple[T, ...]]:
+    """None of them mostly, or a few, each once."""
+    return st.lists(st.sampled_from(things), max_size=2, unique=True).map(tuple)
+
+
+holds: SearchStrategy[Holds | None] = st.builds(
+    Holds, some(PORTS), some(DISKS), some(CLAIMS), some(TERMS), st.sampled_from(PRIORITIES)
+).map(lambda each: None if each == Holds() else each)
+holds = st.one_of(st.none(), holds)
+
+
+def _row(
+    labels: tuple[tuple[str, str], ...],
+    node_name: str,
+    remains: bool,
+    taken: Requests | None,
+    more: str,
+    held: Holds | None,
+    nominated: str,
+) -> PodRow:
+    row = PodRow(
         labels,
         node_name,
         bool(node_name) and remains,
         taken if node_name else None,
         template=repr((labels, more)).encode() if remains else None,
-    ),
+        holds=held if node_name and taken is not None else None,
+    )
+    if node_name or not nominated:
+        return row
+    there = PodRow(labels, nominated, counted=True, requests=(), holds=held)
+    return replace(row, nominated=there)
+
+
+rows = st.builds(
+    _row,
     st.sampled_from(LABELS),
     st.sampled_from((*NODES, *NODES, "nobody", "", "", "")),
     # One that is terminating or has ended is in no class.
@@ -157,6 +220,8 @@ rows = st.builds(
     st.one_of(requests, requests, st.none()),
     # Pods with equal labels may differ in what else decisions depend on.
     st.sampled_from(("", "", "spread")),
+    holds,
+    st.sampled_from(("", "", *NODES)),
 )
 pod_changes: SearchStrategy[IndexChange] = st.builds(
     PodChange,
@@ -171,6 +236,7 @@ held = st.builds(
     st.sampled_from((*NODES, "nobody")),
     st.integers(0, 9),
     requests,
+    holds=holds,
 )
 # For pods that are there, too: both count.
 reservation_changes: SearchStrategy[IndexChange] = st.builds(

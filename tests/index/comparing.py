@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.index.changes import ELIGIBILITIES, GROUPS, KEYS, NAMESPACES, RESOURCES, TRAITS
+from tests.index.changes import (
+    CLAIMS,
+    DISKS,
+    ELIGIBILITIES,
+    GROUPS,
+    KEYS,
+    LABELS,
+    NAMESPACES,
+    PORTS,
+    PRIORITIES,
+    RESOURCES,
+    TERMS,
+    TRAITS,
+)
 from topospread.spread.cells import KEPT
 from topospread.spread.classes import first_members
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -36,6 +51,12 @@ def assert_counts(snapshot: Snapshot, cluster: Cluster) -> None:
     for traits in TRAITS:
         assert_partition(snapshot, cluster, traits)
     assert_usage(snapshot, cluster)
+    assert_holdings(snapshot, cluster)
+    assert dict(snapshot.nominated) == {
+        f"{namespace}/{name}": row.nominated
+        for (namespace, name), row in cluster.pods.items()
+        if row.nominated is not None
+    }
     assert_pod_classes(snapshot, cluster)
     for group in snapshot.groups:
         assert_group(snapshot, cluster, group)
@@ -84,6 +105,49 @@ def assert_usage(snapshot: Snapshot, cluster: Cluster) -> None:
             # Sums are int64, as upstream's.
             name: (amount + 2**63) % 2**64 - 2**63
             for name, amount in expected.items()
+        }
+
+
+def assert_holdings(snapshot: Snapshot, cluster: Cluster) -> None:
+    """What is held on each node, and by how many, asked in each way."""
+    holding, holdings = cluster.holding(), snapshot.holdings
+
+    def nodes(slots: Mapping[int, int]) -> dict[str, int]:
+        assert all(slots.values())
+        alive = {slot for slot in slots if slot < snapshot.nodes.capacity and snapshot.alive[slot]}
+        return {snapshot.nodes.names[slot]: slots[slot] for slot in alive}
+
+    for port in PORTS:
+        conflicting = [node for node, held in holding for p in held.ports if p.conflicts(port)]
+        assert nodes(holdings.slots_of_port(port)) == Counter(conflicting)
+    for disk in DISKS:
+        conflicting = [node for node, held in holding for d in held.disks if disk.conflicts(d)]
+        assert nodes(holdings.slots_of_disk(disk)) == Counter(conflicting)
+    for claim in CLAIMS:
+        having = Counter(node for node, held in holding if claim in held.claims)
+        assert nodes(holdings.slots_of_claim(claim)) == having
+    for namespace, labels in product(NAMESPACES, map(dict, LABELS)):
+        about = list(holdings.terms_about(namespace, labels))
+        assert len({term for term, _ in about}) == len(about)
+        found = {term: at for term, slots in about if (at := nodes(slots))}
+        expected = {
+            term: at
+            for term in TERMS
+            if namespace in term.namespaces or term.namespace_selector is not None
+            if term.selector.matches(labels)
+            if (at := Counter(node for node, held in holding if term in held.terms))
+        }
+        assert found == expected
+    for name in cluster.nodes:
+        here = [held for node, held in holding if node == name]
+        slot = snapshot.slot(name)
+        assert set(holdings.claims_on(slot)) == {c for held in here for c in held.claims}
+        assert set(holdings.disks_on(slot)) == {d for held in here for d in held.disks}
+    for priority in (*PRIORITIES, 5):
+        lower = snapshot.lower_priority(priority)
+        assert {name: int(lower[snapshot.slot(name)]) for name in cluster.nodes} == {
+            name: sum(each < priority for each in priorities)
+            for name, priorities in cluster.priorities().items()
         }
 
 

@@ -20,6 +20,7 @@ from topospread.kube.affinity import tolerated
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from topospread.kube.demands import Holds
     from topospread.kube.objects import Node, Workload
     from topospread.spread.topology import Eligibility, GroupKey
 
@@ -65,7 +66,11 @@ class Cluster:
 
     def pods_by_node(self, group: GroupKey) -> dict[str, int]:
         """Matching pods on each node, and reservations for such pods."""
-        counted = [(namespace, row) for (namespace, _), row in self.pods.items() if row.counted]
+        counted = [
+            (namespace, row)
+            for (namespace, _), row in self.pods.items()
+            if row.counted or (group.terminating and row.node_name and row.requests is not None)
+        ]
         counted += [
             (namespace, PodRow(held.labels, held.node_name, counted=True))
             for (namespace, _), held in self.reservations.items()
@@ -73,7 +78,8 @@ class Cluster:
         found = Counter(
             row.node_name
             for namespace, row in counted
-            if namespace == group.namespace and group.selector.matches(dict(row.labels))
+            if namespace in (group.namespaces or {group.namespace})
+            and group.selector.matches(dict(row.labels))
         )
         return {name: found[name] for name in self.nodes}
 
@@ -93,6 +99,26 @@ class Cluster:
         for node_name, requests in (*pods, *held):
             if requests is not None and node_name in found:
                 found[node_name] += 1 if resource == "pods" else dict(requests).get(resource, 0)
+        return found
+
+    def rows(self) -> list[PodRow | ReservationRow]:
+        """Those of pods and reservations."""
+        return [*self.pods.values(), *self.reservations.values()]
+
+    def holding(self) -> list[tuple[str, Holds]]:
+        """The node of each pod and reservation on a known node that holds anything, and what."""
+        return [
+            (row.node_name, row.holds)
+            for row in self.rows()
+            if row.holds is not None and row.node_name in self.nodes
+        ]
+
+    def priorities(self) -> dict[str, list[int]]:
+        """The priorities of the pods and reservations that take something, by node."""
+        found: dict[str, list[int]] = {name: [] for name in self.nodes}
+        for row in self.rows():
+            if row.requests is not None and row.node_name in found:
+                found[row.node_name].append(0 if row.holds is None else row.holds.priority)
         return found
 
     def eligible(self, eligibility: Eligibility) -> set[str]:

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from bench.soak.reference_replica import differences
 from tests.conformance.core import change_of, folded
 from tests.index.changes import GROUPS, KEYS, Fold, Hold, Keep, LookBack, Read, Step, batches, steps
-from tests.index.comparing import assert_counts, assert_group, assert_members, assert_usage, read
+from tests.index.comparing import (
+    assert_counts,
+    assert_group,
+    assert_holdings,
+    assert_members,
+    assert_usage,
+    read,
+)
 from tests.index.counting import Cluster
 from tests.reference.histories import History, changed, histories
 from topospread.index.builder import Builder
@@ -66,6 +73,7 @@ def test_a_pod_sees_the_state_without_what_is_held_for_it(steps: list[Step]) -> 
         for group in GROUPS:
             assert_group(seen, others, group)
         assert_usage(seen, others)
+        assert_holdings(seen, others)
     assert_counts(snapshot, cluster)
 
 

@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.index.changes import ELIGIBILITIES, GROUPS, KEYS, batches, nodes, rows
-from tests.index.comparing import assert_counts, assert_group, assert_usage, nodes_by_domain
+from tests.index.comparing import (
+    assert_counts,
+    assert_group,
+    assert_holdings,
+    assert_usage,
+    nodes_by_domain,
+)
 from tests.index.counting import Cluster
 from topospread.index.builder import Builder
 from topospread.index.changes import ReservationRow
@@ -49,6 +55,11 @@ def test_overlay_is_counted_as_if_it_had_happened(first, second, joined, data: D
     assert evicted == lost
     imagined = happened(cluster, changes)
     assert_usage(after, imagined)
+    assert_holdings(after, imagined)
+    left = {*changes.gone, *changes.emptied}
+    assert dict(after.nominated) == {
+        pod: row for pod, row in before.nominated.items() if row.node_name not in left
+    }
     for eligibility in ELIGIBILITIES:
         for key in KEYS:
             assert nodes_by_domain(after, eligibility, key) == imagined.nodes_by_domain(

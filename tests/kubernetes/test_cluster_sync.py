@@ -102,6 +102,27 @@ def test_changes_are_followed(state: State, objects: Objects) -> None:
     until(lambda: not state.names("REPLICA_SET"), "a deleted owner")
 
 
+def test_the_version_comes_with_the_list_and_an_upgrade_when_its_watch_ends(
+    tmp_path: Path, api: ApiServer
+) -> None:
+    api.version = "v1.37.2"
+    with synced(tmp_path, api) as (state, server):
+        newest = {"fully_consistent": True}
+        until(lambda: server.ready()[0], "all kinds listed")
+
+        def known() -> str:
+            return state.client.get_cluster(consistency=newest).cluster.kubernetes_version
+
+        assert known() == "1.37"
+        lists = api.lists("pods")
+        api.version = "v1.38.0"
+        api.hang_up()
+        until(lambda: known() == "1.38", "the upgrade")
+        labels = {"kind": "Node", "reason": "upgraded"}
+        assert metric(server, "topospread_sync_lists_total", **labels) == 1
+        assert api.lists("pods") == lists, "the other kinds are watched from where they were"
+
+
 def test_a_pod_that_ends_is_gone(state: State, objects: Objects) -> None:
     objects.change("Pod", "default", "web-0", lambda made: made["status"].update(phase="Succeeded"))
     until(lambda: set(state.pods()) == {"web-1"}, "the ended pod")
@@ -291,7 +312,11 @@ def test_heartbeats_are_not_written(tmp_path: Path, api: ApiServer, objects: Obj
         changes.close()
 
 
-KINDS = ("NODE", "POD", "SERVICE", "REPLICATION_CONTROLLER", "REPLICA_SET", "STATEFUL_SET")
+KINDS = [
+    common.Kind.Name(number).removeprefix("KIND_")
+    for number in common.Kind.values()
+    if number not in (0, common.KIND_RESERVATION)
+]
 
 
 def read_up_to(state: State) -> dict[str, int]:

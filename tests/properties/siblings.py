@@ -33,7 +33,7 @@ class Sibling:
 
     def __init__(self, case: Decision) -> None:
         self._shape = PodShape(pod_of(case.pod))
-        self._rules = rules_of(case.args, case.gates)
+        self._rules = rules_of(case)
 
     def judged(self, builder: Builder) -> Judgement | None:
         """The judgement at the newest snapshot; None where nodes must be judged one by one."""

@@ -101,8 +101,8 @@ def made(decision: Decision, change: SuggestedChange) -> Iterator[Decision]:
 def counted(decision: Decision, change: SuggestedChange) -> list[list[Json]]:
     """The pods that a constraint counts in a domain, by node and labels; the most alike first."""
     written = decision.pod["spec"]["topologySpreadConstraints"][change.constraint_index]
-    labels, namespace = labels_of(decision.pod), namespace_of(decision.pod)
-    selector = parse(written, labels, Gates.parse(decision.gates)).selector
+    namespace = namespace_of(decision.pod)
+    selector = parse(written, decision.pod, Gates.parse(decision.gates)).selector
     alike: defaultdict[tuple[str, ...], list[Json]] = defaultdict(list)
     for pod in decision.cluster["pods"]:
         alone = Snapshot(decision.cluster | {"pods": [pod]})

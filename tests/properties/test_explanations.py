@@ -16,9 +16,9 @@ from tests.reference.objects import labels_of
 from tests.reference.snapshot import Snapshot as ReferenceSnapshot
 from tests.reference.strategies import cases, kind_of
 from topospread.kube.objects import DO_NOT_SCHEDULE
-from topospread.service.decisions.node_fit import Fit
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.explaining.explain import explain_at
+from topospread.service.fit.question import Fit
 from topospread.spread.verdicts import LABEL_MISSING, TOO_SKEWED, VERDICTS
 from topospread_proto.v1.explanation_pb2 import ConstraintExplanation
 
@@ -28,7 +28,7 @@ SUCCESS = ("Success", ())
 
 def case_of(decision: Decision, fit: Fit = Fit.SPREAD_ONLY) -> EvaluationContext:
     """The core's case for a random question."""
-    rules = rules_of(decision.args, decision.gates)
+    rules = rules_of(decision)
     pod = pod_of(decision.pod)
     constraints, snapshot = prepared(folded(decision.cluster), pod, rules)
     return EvaluationContext(snapshot, pod, rules, constraints, fit=fit, name=pod.name)

@@ -14,11 +14,11 @@ from tests.reference import affinity, taints
 from tests.reference.evaluation import evaluate
 from tests.service.placement.placer import Placer, bound, untraced
 from tests.service.world import CLUSTER, HOSTNAME, ZONE, Process, World, constraint, node, world
-from topospread.codec.rows import reservation_row
+from topospread.codec.reservations import reservation_row
 from topospread.codec.stored import object_from_stored
 from topospread.replica.replicas import seconds_from_now
-from topospread.service.decisions.node_fit import Fit
 from topospread.service.decisions.request import DecisionRequest, PodRef
+from topospread.service.fit.question import Fit
 from topospread.service.placement.place import Preference, place, reserve
 from topospread.store.api import scan_all
 from topospread.store.model import Key, Kind, Remove

@@ -14,7 +14,7 @@ from tests.reference.defaults import (
     default_constraints,
     defaulting_type,
 )
-from tests.reference.objects import Json, Labels, labels_of, spec_of
+from tests.reference.objects import Json, Labels, labels_of, metadata_of, spec_of
 from tests.reference.selectors import Requirement, Selector, exact, parse_selector
 
 HARD = "DoNotSchedule"
@@ -26,6 +26,7 @@ GATES = {
     "taintTolerationComparisonOperators": "taint_toleration_comparison_operators",
     "minDomains": "min_domains",
     "defaultPodTopologySpread": "default_pod_topology_spread",
+    "schedulerMerge": "scheduler_merge",
 }
 
 
@@ -35,7 +36,8 @@ class Gates:
 
     min_domains and default_pod_topology_spread are no gates there any more; KEP-3022 and KEP-1258
     describe what they did: off, minDomains is ignored, and a pod without constraints of its own
-    gets none.
+    gets none. scheduler_merge is none either: off, the API server alone merges matchLabelKeys, as
+    KEP-3243 announces.
     """
 
     node_inclusion_policy: bool = True
@@ -43,6 +45,7 @@ class Gates:
     taint_toleration_comparison_operators: bool = False
     min_domains: bool = True
     default_pod_topology_spread: bool = True
+    scheduler_merge: bool = True
 
     @classmethod
     def parse(cls, gates: Json | None) -> "Gates":
@@ -98,13 +101,13 @@ class Question:
         Raises:
             SelectorError: a selector of this action does not parse.
         """
-        labels = labels_of(self.pod)
+        pod = self.pod
         if self.own:
-            return [parse(c, labels, self.gates) for c in self.own if acts(c, action)]
+            return [parse(c, pod, self.gates) for c in self.own if acts(c, action)]
         if not self.gates.default_pod_topology_spread:
             return []
         defaults = [
-            parse(c, labels, self.gates) for c in default_constraints(self.args) if acts(c, action)
+            parse(c, pod, self.gates) for c in default_constraints(self.args) if acts(c, action)
         ]
         selector = deduced_selector(self.cluster, self.pod)
         if selector.empty:
@@ -132,7 +135,7 @@ def acts(constraint: Json, action: str) -> bool:
     return bool(constraint.get("whenUnsatisfiable") == action)
 
 
-def parse(constraint: Json, pod_labels: Labels, gates: Gates) -> Constraint:
+def parse(constraint: Json, pod: Json, gates: Gates) -> Constraint:
     """One written constraint, with what it leaves out filled in.
 
     Policies default to affinity Honor and taints Ignore (F17), minDomains to 1 (F14, KEP-3022). An
@@ -142,8 +145,9 @@ def parse(constraint: Json, pod_labels: Labels, gates: Gates) -> Constraint:
         SelectorError: the selector does not parse.
     """
     selector = parse_selector(constraint.get("labelSelector"))
-    if gates.match_label_keys:
-        selector = selector.narrowed(keys_of(constraint, pod_labels))
+    # A pod without a uid is a manifest: the API server merges when it stores it.
+    if gates.match_label_keys and (gates.scheduler_merge or not metadata_of(pod).get("uid")):
+        selector = selector.narrowed(keys_of(constraint, labels_of(pod)))
     min_domains = constraint.get("minDomains") if gates.min_domains else None
     affinity_policy = constraint.get("nodeAffinityPolicy") if gates.node_inclusion_policy else None
     taints_policy = constraint.get("nodeTaintsPolicy") if gates.node_inclusion_policy else None

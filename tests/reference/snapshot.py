@@ -27,9 +27,11 @@ class Snapshot:
 
         Args:
             cluster: lists of objects under nodes, pods, services, replicationControllers,
-                replicaSets and statefulSets.
+                replicaSets and statefulSets; its Kubernetes version under kubernetesVersion.
         """
         self.cluster = cluster
+        version = cluster.get("kubernetesVersion", "1.38")
+        self._counts_empty = tuple(map(int, version.split("."))) >= (1, 38)
         self.nodes = {name_of(node): node for node in items_of(cluster, "nodes")}
         self._pods: dict[str, list[Json]] = {name: [] for name in self.nodes}
         for pod in items_of(cluster, "pods"):
@@ -42,9 +44,9 @@ class Snapshot:
         """How many pods on the node the selector matches.
 
         Only the incoming pod's own namespace is counted (F6), terminating pods are not (F7), and
-        an empty selector counts none although it matches all (F2).
+        before 1.38 an empty selector counts none although it matches all (F2).
         """
-        if selector.empty:
+        if selector.empty and not self._counts_empty:
             return 0
         return sum(
             selector.matches(labels_of(pod))

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from tests.allocatable import ROOMY
 from tests.conformance.cases import Decision, Json
 from tests.reference import alphabets
 from tests.reference.alphabets import HOSTNAME, KINDS, NODE_NAMES, POD_NAMES, ZONE
@@ -90,6 +91,7 @@ def nodes(name: str) -> SearchStrategy[Json]:
             else {"unschedulable": True}
             if drawn[2]
             else {},
+            "status": {"allocatable": ROOMY},
         }
     )
 
@@ -254,6 +256,7 @@ def incoming_pods() -> SearchStrategy[Json]:
             "labels": pod_labels(),
             "ownerReferences": kind_of(nothing, lists_of(owner_references(), 1, 1, 2, 0)),
             "deletionTimestamp": any_of(None, None, None, None, alphabets.TERMINATING_SINCE),
+            "uid": any_of("uid-of-incoming", None),
         }
     )
     return st.tuples(metadata, spec).map(
@@ -307,6 +310,7 @@ def gates() -> SearchStrategy[dict[str, bool]]:
             "taintTolerationComparisonOperators": any_of(True, True, False),
             "minDomains": st.booleans(),
             "defaultPodTopologySpread": any_of(True, True, False),
+            "schedulerMerge": st.booleans(),
         }
     )
     return kind_of(st.just({}), st.just({}), changed)
@@ -336,9 +340,10 @@ def clusters_of(
         "nodes": [nodes(name) for name in node_names],
         "pods": [pods(name, node_names) for name in POD_NAMES[:pod_count]],
     } | kinds
-    return st.fixed_dictionaries(
-        {kind: st.tuples(*members).map(list) for kind, members in objects.items()}
-    )
+    lists: dict[str, SearchStrategy[Any]] = {
+        kind: st.tuples(*members).map(list) for kind, members in objects.items()
+    }
+    return st.fixed_dictionaries(lists | {"kubernetesVersion": any_of("1.38", "1.37", "1.36")})
 
 
 @st.composite

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tests.allocatable import ROOMY
 from tests.conformance.objects import object_of
 from topospread.codec.frames import framed
 from topospread.codec.pods import pod_from_proto
@@ -169,6 +170,7 @@ def node(name: str, zone: str | None = None, **labels: str) -> Json:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": {HOSTNAME: name} | zoned | labels},
+        "status": {"allocatable": ROOMY},
     }
 
 

@@ -122,7 +122,7 @@ pods = st.builds(
 def counted(builder: Builder, pod: Pod) -> tuple[PodConstraints, Snapshot]:
     made = pod_constraints(pod, Rules(), None)
     both = (*made.hard.constraints, *made.soft.constraints)
-    groups = [c.group for c in both if not c.group.counts_nothing]
+    groups = [c.group for c in both if not c.counts_nothing]
     if builder.snapshot.missing(groups):
         builder.ensure_counted(groups)
     return made, builder.snapshot

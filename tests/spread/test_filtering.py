@@ -24,9 +24,7 @@ def test_single_node_is_judged_as_among_all():
     judged = [case for case in decisions() if "filter" in case.expect]
     assert len(judged) > 500
     for case in judged:
-        constraints, snapshot = prepared(
-            folded(case.cluster), pod_of(case.pod), rules_of(case.args, case.gates)
-        )
+        constraints, snapshot = prepared(folded(case.cluster), pod_of(case.pod), rules_of(case))
         hard = constraints.hard.constraints
         verdicts = verdicts_on(constraints, snapshot)
         states = pre_filter(hard, snapshot)

@@ -34,10 +34,22 @@ from topospread.store.model import (
 # Few names, versions, uids and digests, so that changes meet each other.
 names = st.sampled_from(["a", "b"])
 keys = st.one_of(
-    st.builds(lambda name: Key(Kind.NODE, "", name), names),
+    st.builds(
+        lambda kind, name: Key(kind, "", name),
+        st.sampled_from([Kind.NODE, Kind.PERSISTENT_VOLUME, Kind.NAMESPACE]),
+        names,
+    ),
     st.builds(
         Key,
-        st.sampled_from([Kind.POD, Kind.SERVICE, Kind.STATEFUL_SET, Kind.RESERVATION]),
+        st.sampled_from(
+            [
+                Kind.POD,
+                Kind.SERVICE,
+                Kind.STATEFUL_SET,
+                Kind.RESERVATION,
+                Kind.PERSISTENT_VOLUME_CLAIM,
+            ]
+        ),
         st.sampled_from(["x", "nodes"]),
         names,
     ),
@@ -96,7 +108,10 @@ changes = st.lists(puts | removes, max_size=6, unique_by=_named)
 preconditions = st.none() | st.tuples(
     st.integers(-1, 12),
     st.booleans(),
-    st.lists(st.sampled_from(["x", "nodes", "nodes/"]), unique=True),
+    st.lists(
+        st.sampled_from(["x", "nodes", "nodes/", "volumes/", "namespaces/", "devices/"]),
+        unique=True,
+    ),
 )
 applies = st.tuples(st.just("apply"), changes, preconditions, st.booleans())
 follows = st.tuples(st.just("follow"), st.integers(-1, 12), st.booleans())

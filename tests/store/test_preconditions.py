@@ -6,7 +6,18 @@ import pytest
 
 from tests.store.backends import CLUSTER, OTHER_DIGEST, node, objects, oldest, pod, put, write_many
 from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable
-from topospread.store.model import Key, Kind, Remove, Revision, Unchanged
+from topospread.store.model import (
+    CLUSTER_SCOPED,
+    DEVICES_SCOPE,
+    NAMESPACES_SCOPE,
+    VOLUMES_SCOPE,
+    Key,
+    Kind,
+    Remove,
+    Revision,
+    Unchanged,
+)
+from topospread.store.values import OBJECT_KINDS
 
 SCOPES = ("default", "nodes/")
 
@@ -51,6 +62,21 @@ def test_irrelevant_changes_do_not_conflict(store, change):
     store.apply(CLUSTER, [put(pod("mine"))], precondition=Unchanged(seen, SCOPES))
 
     assert pod("mine") in objects(store)
+
+
+def test_volumes_concern_those_who_look_at_them(store):
+    """And no write for a pod that has none, whatever claims come and go in its namespace."""
+    for kind in OBJECT_KINDS:
+        namespace = "" if kind in CLUSTER_SCOPED else "default"
+        seen = store.apply(CLUSTER, [put(pod())]).revision
+        store.apply(CLUSTER, [put(Key(kind, namespace, "web"))])
+
+        store.apply(CLUSTER, [put(pod(f"{kind}"))], precondition=Unchanged(seen, SCOPES))
+        about = NAMESPACES_SCOPE if kind is Kind.NAMESPACE else VOLUMES_SCOPE
+        if kind > Kind.NAMESPACE:
+            about = DEVICES_SCOPE
+        with pytest.raises(Conflict):
+            store.apply(CLUSTER, [put(pod("late"))], precondition=Unchanged(seen, (about,)))
 
 
 def test_a_namespace_called_nodes_is_not_the_nodes(store):

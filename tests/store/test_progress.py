@@ -7,7 +7,13 @@ import pytest
 from tests.store.backends import CLUSTER, end_due, follow_all, node, objects, pod, put, scanned
 from topospread.errors import TooLarge
 from topospread.store.model import MAX_CHANGES, Key, Kind, Put, Remove, Unchanged, WriteOutcome
-from topospread.store.values import OBSERVABLE, observed_version, progress
+from topospread.store.values import (
+    OBSERVABLE,
+    kind_of_progress,
+    listed,
+    observed_version,
+    progress,
+)
 
 
 def observed(store, cluster=CLUSTER):
@@ -69,9 +75,22 @@ def test_progress_does_not_count_towards_the_limit_of_changes(store):
 
 def test_progress_of_unknown_kinds_is_ignored():
     stored = progress({Kind.POD: "7"})[0].object
-    for name in ("7", "8", "12", "pod", ""):
+    for name in ("7", "8", "99", "pod", ""):
         other = Put(type(stored)(Key(PROGRESS, "", name), b"", stored.digest, "7"))
         assert observed_version(other.object) is None
+        assert kind_of_progress(other.object) is None
+
+
+def test_whether_a_kind_is_read_is_kept_with_the_version_that_was_read(store):
+    def reported() -> tuple[Kind, str] | None:
+        return kind_of_progress(store.scan(CLUSTER, PROGRESS).objects[0])
+
+    store.apply(CLUSTER, [listed(Kind.CSI_NODE, version="9")])
+    assert (reported(), observed(store)) == ((Kind.CSI_NODE, ""), {Kind.CSI_NODE: "9"})
+    store.apply(CLUSTER, [listed(Kind.CSI_NODE, "no right to list csinodes")])
+    assert (reported(), observed(store)) == ((Kind.CSI_NODE, "no right to list csinodes"), {})
+    store.apply(CLUSTER, [listed(Kind.CSI_NODE, version="3")])
+    assert (reported(), observed(store)) == ((Kind.CSI_NODE, ""), {Kind.CSI_NODE: "3"})
 
 
 @pytest.mark.parametrize("version", ["", "17"])

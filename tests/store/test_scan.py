@@ -19,7 +19,7 @@ from tests.store.backends import (
     scanned,
 )
 from topospread.errors import CorruptValue
-from topospread.store.model import Key, Kind, Remove, StoredObject
+from topospread.store.model import CLUSTER_SCOPED, Key, Kind, Remove, StoredObject
 from topospread.store.values import OBSERVABLE
 
 if TYPE_CHECKING:
@@ -119,8 +119,11 @@ def test_page_of_a_namespace_may_begin_after_any_name(store):
 @pytest.mark.parametrize("limit", [1, 5000])
 def test_kinds_are_kept_apart(store, limit):
     fill(store, 30)
-    others = [Key(kind, "default", "web") for kind in (*OBSERVABLE[2:], Kind.RESERVATION)]
-    others.append(Key(Kind.PROGRESS, "", "2"))
+    others = [
+        Key(kind, "" if kind in CLUSTER_SCOPED else "default", "web")
+        for kind in Kind
+        if kind not in (Kind.NODE, Kind.POD)
+    ]
     store.apply(CLUSTER, [put(node()), *map(put, others)])
 
     for kind in Kind:
@@ -173,7 +176,7 @@ def test_a_scan_between_writes_converges_with_the_log(store):
 
 
 def test_objects_are_read_by_their_keys(store):
-    kinds = [Key(kind, "" if kind is Kind.NODE else "n", "x") for kind in OBSERVABLE]
+    kinds = [Key(kind, "" if kind in CLUSTER_SCOPED else "n", "x") for kind in OBSERVABLE]
     store.apply(CLUSTER, [put(pod(name, namespace)) for namespace, name in NAMES])
     store.apply(CLUSTER, [put(key, payload=key.kind.name.encode()) for key in kinds])
     wanted = [*kinds, pod("b-c", "a"), pod("nobody", "a"), Key(Kind.POD, "nobodys", "b-c")]

@@ -198,10 +198,10 @@ def extend_file(path: Any) -> None:
         row = connection.execute("SELECT id, number, tag FROM cluster").fetchone()
         connection.execute(
             "INSERT INTO object (cluster, kind, namespace, name, value, due) "
-            "VALUES (?, 9, 'n', 'x', ?, 0)",
+            "VALUES (?, 99, 'n', 'x', ?, 0)",
             (row[0], b"newer"),
         )
-        name, value = b"=9/n/x", b"newer"
+        name, value = b"=99/n/x", b"newer"
         entries = len(name).to_bytes(2, "big") + len(value).to_bytes(4, "big") + name + value
         connection.execute(
             "INSERT INTO log (cluster, number, tag, previous, entries) VALUES (?, ?, 'new', ?, ?)",
@@ -215,10 +215,10 @@ def extend_redis(client: Any) -> None:
     meta, log = f"ts:{{{CLUSTER}}}:meta", f"ts:{{{CLUSTER}}}:log"
     number, tag = client.hmget(meta, "number", "tag")
     client.hset(meta, mapping={"newer": "x", "number": int(number) + 1, "tag": "new"})
-    client.hset(f"ts:{{{CLUSTER}}}:object", "9/n/x", "newer")
-    client.zadd(f"ts:{{{CLUSTER}}}:names", {"9\0n\0x": 0})
+    client.hset(f"ts:{{{CLUSTER}}}:object", "99/n/x", "newer")
+    client.zadd(f"ts:{{{CLUSTER}}}:names", {"99\0n\0x": 0})
     client.hset(f"ts:{{{CLUSTER}}}:newest", "x", "newer")
-    fields = {"t": "new", "p": tag, "=9/n/x": "newer", "newer": "x"}
+    fields = {"t": "new", "p": tag, "=99/n/x": "newer", "newer": "x"}
     client.xadd(log, fields, id=f"{int(number) + 1}-0")
 
 

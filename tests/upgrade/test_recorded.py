@@ -38,14 +38,18 @@ def backend(tmp_path: Path) -> SqliteBackend:
 def test_fields_of_stored_messages_keep_number_name_and_type():
     """The public messages are compared by `buf breaking`, see tools/proto_rules.py."""
     now = _stored_fields(current())
-    for name, fields in _stored_fields(recorded()).items():
+    then = _stored_fields(recorded())
+    for name, fields in then.items():
         # What a version stores stays. Of what it reads of that, something may go, and a message
         # may be read by another one, whose fields are those of what is stored, too.
         stored = name.startswith("Stored")
         for number, field in fields.items():
-            if stored:
-                assert now[name][number] == field, name
-            elif number in now[name]:
+            if stored and name in now:
+                # A public message may take the place of one that is stored, with its numbers.
+                here = now[name][number]
+                assert here[:3] == field[:3], name
+                assert here == field or str(here[3]).startswith(".topospread.kubernetes.v1."), name
+            elif number in now.get(name, ()):
                 assert now[name][number][:3] == field[:3], name
 
 

@@ -16,7 +16,8 @@ from topospread.api.decode import (
 )
 from topospread.api.envelope import read_cluster, read_envelope, read_page
 from topospread.calls.call import Call, Method, ServerStreaming, Unary
-from topospread.codec.rows import reservation_row
+from topospread.codec.objects import OBJECTS
+from topospread.codec.reservations import reservation_row
 from topospread.codec.stored import object_from_stored
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.kube.violations import Problems, forbidden
@@ -204,6 +205,7 @@ def _cluster(followed: FollowedCluster) -> pb.Cluster:
     view = None if replica is None else replica.view
     if replica is None or view is None:
         return pb.Cluster(name=followed.name, lag=written, store_identity=identity or NO_HISTORY)
+    reported = view.snapshot.reported_version
     # What another history has written is nothing that this one lags behind.
     lag = written - view.revision.number if head and identity == view.identity else replica.lag
     snapshot = view.snapshot
@@ -224,4 +226,14 @@ def _cluster(followed: FollowedCluster) -> pb.Cluster:
         identity_changed=replica.identity_changed,
         store_identity=identity or NO_HISTORY,
         observed=meta.observed,
+        unknown_kinds=[
+            pb.UnknownKind(
+                kind=kind.value,  # type: ignore[arg-type] # the numbers are the same
+                reason=reason,
+            )
+            for kind, message in OBJECTS.items()
+            if (reason := snapshot.objects.unknown(message.DESCRIPTOR.name))
+        ],
+        kubernetes_version=meta.kubernetes_version,
+        reported_kubernetes_version="" if reported is None else str(reported),
     )

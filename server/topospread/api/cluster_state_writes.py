@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from topospread.api.decode import check_required, object_key, object_kind
+from topospread.api.decode import any_kind, check_required, object_key, object_kind
 from topospread.api.envelope import read_cluster
 from topospread.calls.call import Call, ClientStreaming, Method, Unary, store_spans
 from topospread.codec.pods import check_version, observed_from_proto
 from topospread.codec.stored import ends_reservation, stored, warnings_of
 from topospread.errors import InvalidRequest, ReplaceIncomplete
-from topospread.kube.violations import Problems, forbidden, invalid, required
+from topospread.kube.versions import parse_version
+from topospread.kube.violations import Problems, duplicate, forbidden, invalid, required
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.service.messages import revision_meta
 from topospread.service.state.write import IncomingObjects, WriteResult
 from topospread.store.checks import check_cluster, check_size, wrong_words
 from topospread.store.model import Key, Kind, Remove, WriteOutcome
+from topospread.store.values import OBJECT_KINDS
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from topospread.kube.versions import KubernetesVersion
     from topospread.service.state.write import StateWriter
 
 
 OBJECT_BYTES: Final = 1024
 """Memory that an object of a ReplaceObjects takes beside its stored form, at most."""
+
+MAX_REASON: Final = 200
+"""Bytes that say why a kind is unknown: each replica has them, and answers repeat them."""
 
 _OUTCOMES: Final = {
     outcome: pb.ObjectOutcome.Value(f"OBJECT_OUTCOME_{outcome.name}") for outcome in WriteOutcome
@@ -59,6 +65,7 @@ class ClusterStateWriteServicer:
         objects = wrong.read(_incoming, request.objects, "objects")
         fence = wrong.read(_fence, request, "fencingToken")
         observed = wrong.read(observed_from_proto, request.observed, "observed")
+        unknown = wrong.read(_unknown_kinds, request)
         wrong.raise_all()
         written = self._writes.apply(
             cluster,
@@ -68,6 +75,7 @@ class ClusterStateWriteServicer:
             traced=store_spans(call, request.cluster),
             fence=fence,
             observed=observed,
+            unknown=unknown,
         )
         keys = [incoming.object.key for incoming in objects]
         warnings = [incoming.warnings for incoming in objects]
@@ -114,6 +122,7 @@ class ClusterStateWriteServicer:
         wrong.read(check_version, version or "0", "start.resourceVersion")
         fence = wrong.read(_fence, start, "start.fencingToken")
         kinds = wrong.read(_feed_kinds, start.kind, start.kinds)
+        reported = wrong.read(_reported_version, start.kubernetes_version)
         wrong.raise_all()
         with call.memory() as take:
             replaced = self._writes.replace(
@@ -126,6 +135,7 @@ class ClusterStateWriteServicer:
                 traced=store_spans(call, start.cluster),
                 fence=fence,
                 kinds=kinds,
+                kubernetes_version=reported,
             )
         counts = replaced.outcomes
         return pb.ReplaceObjectsResponse(
@@ -177,6 +187,46 @@ def _feed_kinds(kind: int, kinds: Iterable[int]) -> frozenset[Kind]:
         text = "start.kind must be among them: they are all that the feed lists"
         raise InvalidRequest.of([required("start.kinds", text)])
     return frozenset(found)
+
+
+def _reported_version(text: str) -> KubernetesVersion | None:
+    """The version of the API server; None where the feed does not say.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    version = parse_version(text) if text else None
+    if text and version is None:
+        words = "must be a version such as 1.37, or what an API server says of itself: v1.37.2"
+        raise InvalidRequest.of([invalid("start.kubernetesVersion", text[:64], words)])
+    return version
+
+
+def _unknown_kinds(request: pb.ApplyObjectsRequest) -> dict[Kind, str]:
+    """Why the writer does not read some kinds.
+
+    Raises:
+        InvalidRequest: a kind that every feed reads, one that is observed or given twice, or no
+            reason, or a long one.
+    """
+    found: dict[Kind, str] = {}
+    wrong = Problems()
+    seen = {each.kind for each in request.observed}
+    for position, each in enumerate(request.unknown_kinds):
+        path = f"unknownKinds[{position}]"
+        if len(wrong.violations) > len(OBJECT_KINDS):
+            break  # as many may be sent as a request holds
+        with wrong.under():
+            kind = any_kind(each.kind, f"{path}.kind", OBJECT_KINDS)
+            if each.kind in seen:
+                wrong.add(duplicate(f"{path}.kind", f"KIND_{kind.name}"))
+            if not 0 < len(each.reason.encode()) <= MAX_REASON:
+                text = f"must have 1 to {MAX_REASON} bytes"
+                wrong.add(invalid(f"{path}.reason", each.reason[:MAX_REASON], text))
+            seen.add(each.kind)
+            found[kind] = each.reason
+    wrong.raise_all()
+    return found
 
 
 def _fence(request: Any, path: str) -> int:

@@ -109,8 +109,10 @@ class DecisionServicer:
             raise
         self._metrics.evaluated(answer, call)
         resolved, kept = answer.resolved, answer.kept
-        view, replica = resolved.cycle.view, resolved.replica
-        meta = view.meta if replica.health.stale_since is None else written_meta(view, replica)
+        view, replica, version = resolved.cycle.view, resolved.replica, resolved.cycle.rules.version
+        meta = view.meta
+        if replica.health.stale_since is not None or version != view.snapshot.version:
+            meta = written_meta(view, replica, version)
         if kept is not None and kept.encoded:
             return Encoded(kept.encoded, meta)
         return Encoded(written_evaluation(answer, request.top_k), meta)
@@ -125,7 +127,9 @@ class DecisionServicer:
             raise_all_violations(wrong, request, self._engine)
             raise
         answers = _with_statuses(request, batch.answers)
-        encoded = self._encoder.batch(batch.view, batch.replica, answers, request.top_k)
+        encoded = self._encoder.batch(
+            batch.view, batch.replica, batch.version, answers, request.top_k
+        )
         # Now that nothing can have it begun again.
         self._metrics.batch_evaluated(decision.cluster, batch, call)
         return encoded

@@ -19,16 +19,18 @@ from topospread.codec.pods import (
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.objects import DEFAULT_NAMESPACE
-from topospread.kube.violations import invalid, required, unknown
+from topospread.kube.versions import parse_version
+from topospread.kube.violations import NOT_SUPPORTED, invalid, required, unknown
 from topospread.replica.view import Consistency, Freshness, Token
-from topospread.service.decisions.node_fit import Fit
 from topospread.service.decisions.request import (
     NodeSelection,
     PodOnNode,
     PodRef,
     SettingsOverride,
 )
-from topospread.store.model import DEFAULT_LIFETIME, MAX_LIFETIME, Key, Kind
+from topospread.service.fit.question import Fit
+from topospread.spread.settings import NEWEST, RELEASES, known_versions
+from topospread.store.model import CLUSTER_SCOPED, DEFAULT_LIFETIME, MAX_LIFETIME, Key, Kind
 from topospread.store.values import OBSERVABLE
 from topospread_proto.v1 import common_pb2
 
@@ -43,7 +45,7 @@ _FITS: Final = {
     common_pb2.FIT_UNSPECIFIED: None,
     common_pb2.FIT_SPREAD_ONLY: Fit.SPREAD_ONLY,
     common_pb2.FIT_NODE: Fit.NODE,
-    common_pb2.FIT_NODE_AND_RESOURCES: Fit.NODE_AND_RESOURCES,
+    common_pb2.FIT_ALL: Fit.ALL,
 }
 
 DecisionFrame = (
@@ -161,6 +163,15 @@ def settings_of(settings: common_pb2.Settings) -> SettingsOverride:
     """Decode the rules that a request asks for."""
     # A map's keys come in another order in each process, and the violations with them.
     gates = dict(sorted(settings.feature_gates.items()))
+    version = None
+    if settings.kubernetes_version:
+        version = parse_version(settings.kubernetes_version)
+        if version is not None:
+            version = min(version, NEWEST)
+        if version not in RELEASES:
+            path, given = "settings.kubernetesVersion", settings.kubernetes_version[:64]
+            text = f"no known version; known: {known_versions()}"
+            raise InvalidRequest.of([FieldViolation(path, text, NOT_SUPPORTED, given)])
     if settings.WhichOneof("rules") == "args":
         from topospread.codec.scheduler_config import profile_from_proto
 
@@ -168,8 +179,8 @@ def settings_of(settings: common_pb2.Settings) -> SettingsOverride:
             profile = profile_from_proto(settings.args)
         except InvalidRequest as refused:
             raise refused.under("settings.args") from None
-        return SettingsOverride(profile, gates)
-    return SettingsOverride(settings.profile, gates)
+        return SettingsOverride(profile, gates, version)
+    return SettingsOverride(settings.profile, gates, version)
 
 
 def token_of(encoded: str, path: str) -> Token:
@@ -238,7 +249,7 @@ def any_kind(kind: int, path: str, known: Sequence[Kind]) -> Kind:
 def object_key(kind: int, namespace: str, name: str, path: str) -> Key:
     """The store's key of an object."""
     known = object_kind(kind, path)
-    return Key(known, "" if known is Kind.NODE else namespace or DEFAULT_NAMESPACE, name)
+    return Key(known, "" if known in CLUSTER_SCOPED else namespace or DEFAULT_NAMESPACE, name)
 
 
 def label_matcher(request: Any) -> Callable[[Mapping[str, str]], bool] | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from topospread.index.nodes import NodeTable
+    from topospread.kube.versions import KubernetesVersion
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
     from topospread.service.decisions.engine import ResolvedCycle
@@ -100,11 +101,14 @@ _VERDICT_TABLE: Final = decision_service_pb2.FilterResponse(
 ).SerializeToString()
 
 
-def written_meta(view: View, replica: Replica) -> bytes:
-    """The same, serialized; the view has it ready while the store is reachable."""
-    if replica.health.stale_since is None:
+def written_meta(view: View, replica: Replica, version: KubernetesVersion) -> bytes:
+    """The serialized meta of what was judged by a version's rules at a view.
+
+    The view has it ready while the store is reachable.
+    """
+    if replica.health.stale_since is None and version == view.snapshot.version:
         return view.meta
-    return meta_of(view, replica).SerializeToString()
+    return meta_of(view, replica, version).SerializeToString()
 
 
 def written_evaluation(answer: Evaluation, top_k: int) -> bytes:
@@ -205,9 +209,14 @@ class Encoder:
         return _encoded(parts, result.resolved)
 
     def batch(
-        self, view: View, replica: Replica, answers: Iterable[Evaluation | RpcStatus], top_k: int
+        self,
+        view: View,
+        replica: Replica,
+        version: KubernetesVersion,
+        answers: Iterable[Evaluation | RpcStatus],
+        top_k: int,
     ) -> Encoded:
-        """Encode a BatchEvaluatePodsResponse; all pods were judged by one view."""
+        """Encode a BatchEvaluatePodsResponse; all were judged by one view and one version."""
         parts = list[bytes]()
         for answer in answers:
             if isinstance(answer, RpcStatus):
@@ -215,7 +224,7 @@ class Encoder:
             else:
                 one = delimited(_RESULT_RESPONSE, written_evaluation(answer, top_k))
             parts.append(delimited(_RESULTS, one))
-        return Encoded(b"".join(parts), written_meta(view, replica))
+        return Encoded(b"".join(parts), written_meta(view, replica, version))
 
     def names(self, nodes: NodeTable) -> bytes:
         """All names of a table as a field of the response, serialized once a table."""
@@ -229,7 +238,9 @@ class Encoder:
 
 
 def _encoded(parts: Iterable[bytes], resolved: ResolvedCycle) -> Encoded:
-    return Encoded(b"".join(parts), written_meta(resolved.cycle.view, resolved.replica))
+    cycle = resolved.cycle
+    meta = written_meta(cycle.view, resolved.replica, cycle.rules.version)
+    return Encoded(b"".join(parts), meta)
 
 
 def _about(resolved: ResolvedCycle, status: Status) -> list[bytes]:

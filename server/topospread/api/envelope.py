@@ -241,7 +241,7 @@ _READERS: Final[Mapping[str, Callable[[Any, Engine], object]]] = {
     "fit": lambda request, _: fit_of(request.fit),
     "reservation_ttl": lambda request, _: reservation_ttl_of(request),
     "request_id": lambda request, _: request_id_of(request),
-    "settings": lambda request, engine: engine.rules_for(settings_of(request.settings), ""),
+    "settings": lambda request, engine: engine.check_settings(settings_of(request.settings)),
 }
 """What reads the fields of requests about pods that only some of them have."""
 

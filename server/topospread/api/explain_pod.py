@@ -10,8 +10,8 @@ from topospread.api.envelope import pod_of, raise_all_violations, shared_request
 from topospread.calls.call import Call, Method, Unary
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
-from topospread.service.decisions.node_fit import Fit
 from topospread.service.explaining.explain import ExplainResult, explain
+from topospread.service.fit.question import Fit
 
 if TYPE_CHECKING:
     from topospread.api.decision import DecisionMetrics
@@ -46,7 +46,7 @@ class ExplainPodServicer:
         return explained.response
 
     def _explained(self, request: frames_pb2.ExplainPodFrame, call: Call) -> ExplainResult:
-        fit = fit_of(request.fit) or Fit.NODE_AND_RESOURCES
+        fit = fit_of(request.fit) or Fit.ALL
         decision = shared_request(request, call)
         pod = self._engine.with_requests(decision.cluster, pod_of(request))
         return explain(

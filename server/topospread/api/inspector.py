@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from topospread.service.inspecting.inspector import InspectionReader, Inspector
     from topospread.service.inspecting.statuses import ConstraintStatus, State
     from topospread.service.state.pages import PageRequest
+    from topospread_proto.v1.common_pb2 import ResponseMeta
 
 LISTED_DOMAINS: Final = 10
 DESCRIBED: Final = 100
@@ -101,7 +102,7 @@ class InspectorServicer:
                 }
             )
         return pb.ListConstraintsResponse(
-            meta=meta_of(inspection.view, inspection.replica),
+            meta=meta_of(inspection.view, inspection.replica, shared.settings.version),
             constraints=[status_message(each, limit) for each in shown],
             next_page_token=more,
             totals=total_messages(totals(matching)),
@@ -126,7 +127,8 @@ class InspectorServicer:
             request.pod_limit or DESCRIBED,
         )
         found = describe(inspection, request.constraint_id, limits)
-        found.meta.CopyFrom(meta_of(inspection.view, inspection.replica))
+        version = shared.settings.version
+        found.meta.CopyFrom(meta_of(inspection.view, inspection.replica, version))
         return found
 
     def watch(
@@ -147,7 +149,8 @@ class InspectorServicer:
             while call.active():
                 change = changes.next(inspection)
                 if change is not None:
-                    yield from _messages(inspection, change, limit)
+                    meta = meta_of(inspection.view, inspection.replica, shared.settings.version)
+                    yield from _messages(meta, change, limit)
                 _await_change(inspection)
                 inspection = self._look(reader, call)
 
@@ -225,10 +228,9 @@ def _await_change(inspection: Inspection) -> None:
 
 
 def _messages(
-    inspection: Inspection, change: _ConstraintChanges, limit: int
+    meta: ResponseMeta, change: _ConstraintChanges, limit: int
 ) -> Iterator[pb.WatchConstraintsResponse]:
     """The messages of one revision, with so many domains of each constraint."""
-    meta = meta_of(inspection.view, inspection.replica)
     rows = change.constraints
     for start in range(0, max(len(rows), 1), ROWS_PER_MESSAGE):
         last = start + ROWS_PER_MESSAGE >= len(rows)

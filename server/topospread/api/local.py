@@ -36,10 +36,11 @@ from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.request import DEFAULT_CLUSTER, ProfileRegistry
 from topospread.spread.settings import DEFAULT_RULES
 from topospread.store.dict_store import DictStore
+from topospread.store.values import OBJECT_KINDS, listed
 from topospread.telemetry.spans import CallSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from topospread.access.certificates import CertificateNames
     from topospread.api.server_info import ServerFacts
@@ -48,11 +49,15 @@ if TYPE_CHECKING:
     from topospread.errors import TopospreadError
     from topospread.service.inspecting.inspector import Inspector
     from topospread.spread.settings import ConfiguredRules
-    from topospread.store.model import Change, StoredObject
+    from topospread.store.model import Change, Kind, StoredObject
     from topospread.telemetry.meters import Result
 
 MAX_CONSTRAINTS: Final = 1_000_000
 """Whoever loads a cluster into a process may have all of its constraints looked at."""
+
+NO_KINDS: Final[Mapping[Kind, str]] = {}
+ALL_KINDS: Final[Mapping[Kind, str]] = dict.fromkeys(OBJECT_KINDS, "")
+"""That all objects of every kind are among those given."""
 
 _LONGEST: Final = 365 * 86_400.0
 """Seconds from which on a call has no deadline."""
@@ -62,9 +67,22 @@ def local_api(
     objects: Iterable[StoredObject],
     rules: ConfiguredRules = DEFAULT_RULES,
     cluster: str = DEFAULT_CLUSTER,
+    *,
+    kinds: Mapping[Kind, str] = NO_KINDS,
 ) -> LocalApi:
-    """Load a cluster from its objects; InvalidRequest if it can have no such name."""
-    return LocalApi(DictStore(cluster, objects), rules)
+    """Load a cluster from its objects; InvalidRequest if it can have no such name.
+
+    Args:
+        objects: of the cluster.
+        rules: of decisions.
+        cluster: its name.
+        kinds: those of which the objects are all that there are, with an empty text, and those of
+            which they are not, with the reason. Of others there are all if there is one. Read
+            after the objects.
+    """
+    there = list(objects)
+    there += [listed(kind, unknown).object for kind, unknown in kinds.items()]
+    return LocalApi(DictStore(cluster, there), rules)
 
 
 class LocalApi:

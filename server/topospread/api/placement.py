@@ -78,13 +78,13 @@ class PlacementServicer:
     def place(self, request: frames_pb2.PlacePodFrame, call: Call) -> pb.PlacePodResponse:
         placement, result = self._held(request, call, _best_node)
         return pb.PlacePodResponse(
-            meta=revision_meta(result.token),
+            meta=revision_meta(result.token, result.version),
             node=result.node,
             verdict=verdict_message(result.status),
             message=result.message,
             already_bound=result.already_bound,
             expire_time=timestamp(result.expires_at),
-            not_modelled=placement.demand.not_modelled,
+            not_modelled=placement.not_modelled,
             conflict_count=placement.conflicts,
             reservation_id=result.id,
         )
@@ -93,8 +93,9 @@ class PlacementServicer:
         placement, result = self._held(request, call, _named_node)
         return pb.ReserveNodeResponse(
             node=result.node,
-            meta=revision_meta(result.token),
+            meta=revision_meta(result.token, result.version),
             verdict=verdict_message(result.status),
+            not_modelled=placement.not_modelled,
             already_bound=result.already_bound,
             expire_time=timestamp(result.expires_at),
             conflict_count=placement.conflicts,

@@ -13,6 +13,7 @@ from topospread.calls.call import Call, Method, Unary
 from topospread.codec.parsing import NODES
 from topospread.service.decisions.pods import Limits
 from topospread.service.state.write import WriteLimits
+from topospread.spread.settings import RELEASES
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import server_service_pb2 as pb
 
@@ -105,7 +106,8 @@ def server_limits(settings: ServerSettings) -> pb.ServerLimits:
 
 
 def settings_digest(settings: ServerSettings, rules: ConfiguredRules) -> str:
-    """Return a digest of the profiles, feature gates and limits; equal ones have the same."""
+    """Return a digest of profiles, gates, version and limits; equal ones have the same."""
     limits = [getattr(settings, name) for name in _DIGESTED]
-    content = repr((list(rules.profiles.items()), rules.gates, limits))
+    gates = [rules.gates_of(version) for version in RELEASES]
+    content = repr((list(rules.profiles.items()), gates, settings.kubernetes_version, limits))
     return hashlib.sha256(content.encode()).hexdigest()[:12]

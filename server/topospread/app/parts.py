@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from importlib.metadata import version as version_of
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from topospread.api.api import ApiMethods, UseCases, Writing
 from topospread.api.server_info import ServerFacts, server_limits
@@ -19,6 +20,7 @@ from topospread.calls.memory import MemoryGuard, Sweeper
 from topospread.calls.pipeline import Parts
 from topospread.calls.sizes import MessageLimits
 from topospread.checkpoints import waiting
+from topospread.codec.scheduler_config import configured_version
 from topospread.replica.replicas import Replicas
 from topospread.replica.state import ReplicaOptions
 from topospread.replica.view import Freshness
@@ -29,6 +31,7 @@ from topospread.service.inspecting.monitoring import ConstraintMonitor
 from topospread.service.placement.places import Places
 from topospread.service.state.leases import Leases
 from topospread.service.state.write import StateWriter, WriteLimits
+from topospread.spread.settings import known_version, known_versions
 from topospread.store.observed import OPERATIONS, observed_store
 from topospread.store.urls import parse_store_url
 from topospread.telemetry.export import tracing_from_environment
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     from topospread.rpc.server import Pools
     from topospread.service.extender.unschedulable_pods import UnschedulablePods
     from topospread.store.api import Store
+
+LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,9 +203,19 @@ def features(settings: ServerSettings) -> list[str]:
 def _replicas(
     settings: ServerSettings, store: Store, metrics: Metrics, group_budget: Budget
 ) -> Replicas:
+    version = configured_version(settings.kubernetes_version)
+    if (known := known_version(version)) != version:
+        LOG.warning(
+            "Kubernetes %s is not known here (%s are): clusters that report none are judged by the"
+            " rules of %s",
+            version,
+            known_versions(),
+            known,
+        )
     return Replicas(
         store,
         ReplicaOptions(
+            version=known,
             max_group_idle=settings.max_group_idle,
             group_budget=group_budget,
             end_due=lambda cluster, identity: store.apply(cluster, (), identity=identity),

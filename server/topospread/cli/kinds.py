@@ -1,7 +1,7 @@
 """Kinds and names of objects: as people type them, and as `-o name` prints them.
 
 A name is typed as ``NAME``, ``NAMESPACE/NAME``, ``KIND/NAME`` or ``KIND/NAMESPACE/NAME``, the kind
-as kubectl takes it. All verbs print the last form, and ``node/NAME`` for a node.
+as kubectl takes it. All verbs print the last form, and ``KIND/NAME`` for kinds without namespaces.
 """
 
 from __future__ import annotations
@@ -11,22 +11,35 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from topospread.cli.documents import constant_of
 from topospread.cli.errors import BadInput
 from topospread.cli.options import ImpliedNamespace
 from topospread.cli.output import NONE
 from topospread_proto.v1 import common_pb2
+from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-
-    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 NODE: Final = "Node"
 POD: Final = "Pod"
 RESERVATION: Final = "Reservation"
 WORKLOADS: Final = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
-STORED: Final = (NODE, POD, *WORKLOADS)
+OBJECTS: Final = (
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "CSINode",
+    "CSIDriver",
+    "CSIStorageCapacity",
+    "VolumeAttachment",
+    "Namespace",
+    "ResourceClaim",
+    "DeviceClass",
+    "ResourceSlice",
+)
+"""Kinds of objects that a cluster may do without."""
+
+STORED: Final = (NODE, POD, *WORKLOADS, *OBJECTS)
 """Kinds of objects that a server stores."""
 
 _SHORT: Final[Mapping[str, tuple[str, ...]]] = {
@@ -36,6 +49,17 @@ _SHORT: Final[Mapping[str, tuple[str, ...]]] = {
     "ReplicationController": ("rc",),
     "ReplicaSet": ("rs",),
     "StatefulSet": ("sts",),
+    "PersistentVolume": ("pv",),
+    "PersistentVolumeClaim": ("pvc",),
+    "StorageClass": ("sc",),
+    "CSINode": (),
+    "CSIDriver": (),
+    "CSIStorageCapacity": (),
+    "VolumeAttachment": (),
+    "Namespace": ("ns",),
+    "ResourceClaim": (),
+    "DeviceClass": (),
+    "ResourceSlice": (),
     RESERVATION: (),
     "Deployment": ("deploy",),
     "DaemonSet": ("ds",),
@@ -57,17 +81,35 @@ OWNERS: Final = (
 )
 """Kinds that control pods; the outer one of two stands before the inner."""
 
+CLUSTER_SCOPED: Final = frozenset({NODE, *OBJECTS}) - {
+    "PersistentVolumeClaim",
+    "CSIStorageCapacity",
+    "ResourceClaim",
+}
+"""Kinds whose objects have no namespace."""
+
+
+def plural(kind: str) -> str:
+    """Name of a kind's objects in small letters: ``csistoragecapacities``."""
+    word = kind.lower()
+    if word.endswith("s"):
+        return f"{word}es"
+    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+
+
 _WORDS: Final = {
     word: label
     for label, short in _SHORT.items()
-    for word in (label.lower(), f"{label.lower()}s", *short)
+    for word in (label.lower(), plural(label), *short)
 }
 _OF_GET: Final = ("reservations", "constraints")
 """What `get` shows beside objects."""
 
 
 NUMBERS: Final[Mapping[str, common_pb2.Kind.ValueType]] = {
-    constant_of(common_pb2.Kind, number): number for number in common_pb2.Kind.values() if number
+    field.message_type.name: common_pb2.Kind.Value(f"KIND_{field.name.upper()}")
+    for field in ClusterObject.DESCRIPTOR.fields
+    if field.message_type is not None
 }
 """Numbers of kinds in messages, by their labels: ``ReplicaSet``."""
 
@@ -103,7 +145,7 @@ class ObjectName:
 def complete_kinds(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
     """Completion of a kind: `get` takes more than objects, and `delete` a cluster."""
     more = {"get": ["workloads", *_OF_GET], "delete": ["cluster"]}
-    known = [f"{label.lower()}s" for label in STORED] + more.get(str(context.command.name), [])
+    known = [plural(label) for label in STORED] + more.get(str(context.command.name), [])
     return [each for each in known if each.startswith(typed.lower())]
 
 
@@ -134,9 +176,9 @@ def labels_named(word: str) -> tuple[str, ...]:
     label = kind_label(word)
     if label in STORED:
         return (label,)
-    known = ", ".join(f"{each.lower()}s" for each in STORED)
+    known = ", ".join(map(plural, STORED))
     unknown = f"a server stores no {label}s" if label else f"unknown kind {word!r}"
-    text = f"{unknown}: there are {known}; `workloads` means the last four"
+    text = f"{unknown}: there are {known}; `workloads` means services to statefulsets"
     context = click.get_current_context(silent=True)
     if context is not None and context.command.name == "get":
         text += f"; {' and '.join(_OF_GET)} are shown, too"
@@ -149,12 +191,12 @@ def content_of(kept: ClusterObject) -> Any:
 
 
 def object_name(kept: ClusterObject) -> ObjectName:
-    """Name of an object; its namespace is None for a node."""
+    """Name of an object; its namespace is None for kinds without."""
     content = content_of(kept)
     label = content.DESCRIPTOR.name
     if label == RESERVATION:
         return ObjectName(label, content.pod.namespace, content.pod.name)
-    namespace = None if label == NODE else content.metadata.namespace or "default"
+    namespace = None if label in CLUSTER_SCOPED else content.metadata.namespace or "default"
     return ObjectName(label, namespace, content.metadata.name)
 
 
@@ -176,8 +218,8 @@ def parse_name(
     parts = text.split("/")
     forms = _forms(default_kind)
     label = kind_label(parts[0]) if len(parts) > 1 else None
-    plural = label is not None and parts[0].lower() == f"{label.lower()}s"
-    if default_kind and plural and label not in kinds and len(parts) == 2:
+    is_plural = label is not None and parts[0].lower() == plural(label)
+    if default_kind and is_plural and label not in kinds and len(parts) == 2:
         label = None
     if len(parts) == 3 and label is None:
         raise BadInput(f"{text!r}: unknown kind {parts[0]!r}: write {forms}")
@@ -188,10 +230,10 @@ def parse_name(
         wanted = " or ".join(each.lower() for each in kinds)
         raise BadInput(f"{text!r} names a {kind.lower()}, not a {wanted}: write {forms}")
     *spaces, name = parts[1:] if label else parts
-    if not name or not all(spaces) or len(spaces) > (kind != NODE):
+    if not name or not all(spaces) or len(spaces) > (kind not in CLUSTER_SCOPED):
         forms = _forms(default_kind and kind)
         raise BadInput(f"{text!r} is no name of a {kind.lower()}: write {forms}")
-    if kind == NODE:
+    if kind in CLUSTER_SCOPED:
         return ObjectName(kind, None, name)
     implied = isinstance(namespace, ImpliedNamespace)
     if spaces and namespace and spaces != [namespace] and not implied:

@@ -16,11 +16,13 @@ from topospread.cli.errors import BadInput, Unreachable, raising_sigterm
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from topospread.kube.versions import KubernetesVersion
     from topospread.kubernetes.api_server import ApiServer
     from topospread.kubernetes.objects import ObservedObject, Resource
-    from topospread.store.model import StoredObject
+    from topospread.store.model import Kind, StoredObject
 
-_FORBIDDEN: Final = 403
+    Lists = tuple[list[StoredObject], dict[Kind, str], KubernetesVersion | None]
+
 _UNAUTHORIZED: Final = 401
 
 _NO_RESPONSE: Final = (
@@ -35,8 +37,13 @@ MOST_BYTES: Final = 2 << 30
 """Of all lists: those of 150,000 pods, the most that Kubernetes supports, have some 1.3 GB."""
 
 
-def listed_objects(kubeconfig: str, context: str, timeout: float) -> list[StoredObject]:
-    """All objects that spreading looks at, as a store holds them; pods that have ended are not.
+def listed_objects(kubeconfig: str, context: str, timeout: float) -> Lists:
+    """All objects that answers depend on, as a store holds them; pods that have ended are not.
+
+    Beside them, of each kind that answers may do without, why it was not listed: its user may not,
+    or the API server has no such kind; empty where it was.
+
+    And the Kubernetes version; None where the API server reports none.
 
     What cannot be stored is left out with a warning, as a sync does. An empty `kubeconfig` is
     $KUBECONFIG, ~/.kube/config or the pod's service account; an empty `context` its current one.
@@ -47,7 +54,7 @@ def listed_objects(kubeconfig: str, context: str, timeout: float) -> list[Stored
             RBAC for all that lack; or there is more than is read.
         Unreachable: the API server does not answer, or not with lists, or not in time.
     """
-    found: Future[list[StoredObject]] = Future()
+    found: Future[Lists] = Future()
 
     def read() -> None:
         try:
@@ -73,7 +80,7 @@ def listed_objects(kubeconfig: str, context: str, timeout: float) -> list[Stored
                 end_programs()
 
 
-def _read(kubeconfig: str, context: str) -> list[StoredObject]:
+def _read(kubeconfig: str, context: str) -> Lists:
     from topospread.errors import ConfigError
     from topospread.kubernetes.api_server import ClusterAccess, open_api_server
 
@@ -83,17 +90,27 @@ def _read(kubeconfig: str, context: str) -> list[StoredObject]:
         raise BadInput(*str(error).splitlines()) from error
     try:
         with output.progress("listing") as progress:
-            return [each.stored for each in _listed(api, progress)]
+            return _listed(api, progress)
     finally:
         api.close()
 
 
-def _listed(api: ApiServer, progress: Callable[[int, int], None]) -> list[ObservedObject]:
+def _version(api: ApiServer) -> KubernetesVersion | None:
+    from topospread.errors import ClusterUnavailable
+
+    try:
+        return api.kubernetes_version()
+    except ClusterUnavailable as error:
+        raise Unreachable(f"{api.address}{error}: {_NO_RESPONSE}") from error
+
+
+def _listed(api: ApiServer, progress: Callable[[int, int], None]) -> Lists:
     from topospread.errors import ClusterUnavailable, RevisionUnavailable, TooLarge
     from topospread.kubernetes.api_server import NoResponse, Refusal
-    from topospread.kubernetes.objects import RESOURCES, list_objects
+    from topospread.kubernetes.objects import FORBIDDEN, RESOURCES, list_objects, why_unread
 
-    found: list[ObservedObject] = []
+    found: list[StoredObject] = []
+    kinds: dict[Kind, str] = {}
     forbidden: list[Resource] = []
     refusals: list[str] = []
     for resource in RESOURCES:
@@ -103,9 +120,13 @@ def _listed(api: ApiServer, progress: Callable[[int, int], None]) -> list[Observ
                 api, resource.path, resource.query(()), partial(_decoded, resource), shown
             )
         except Refusal as refusal:
+            reason = why_unread(resource, refusal, "list")
+            if reason and resource.is_optional:
+                kinds[resource.kind] = reason
+                continue
             if refusal.status == _UNAUTHORIZED:
                 raise BadInput(f"{api.address}{refusal}") from refusal
-            if refusal.status != _FORBIDDEN:
+            if refusal.status != FORBIDDEN:
                 raise Unreachable(f"{api.address}{refusal}") from refusal
             forbidden.append(resource)
             refusals.append(f"{api.address}: {refusal.server_message}")
@@ -116,12 +137,14 @@ def _listed(api: ApiServer, progress: Callable[[int, int], None]) -> list[Observ
         except (ClusterUnavailable, RevisionUnavailable) as error:
             raise Unreachable(f"{api.address}{error}") from error
         else:
-            found += objects
+            found += [each.stored for each in objects]
+            if resource.is_optional:
+                kinds[resource.kind] = ""
     if forbidden:
         raise BadInput(*refusals, advice=_advice(forbidden))
-    if not found:
+    if all(each.key.kind in kinds for each in found):
         raise BadInput(f"{api.address}: there are no nodes, pods or workloads in this cluster")
-    return found
+    return found, kinds, _version(api)
 
 
 def _show(

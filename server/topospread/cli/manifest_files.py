@@ -85,12 +85,17 @@ class Manifest:
 
 
 def read(
-    paths: Sequence[str], *, recursive: bool = False, whole: bool = False, lined: bool = False
+    paths: Sequence[str],
+    *,
+    recursive: bool = False,
+    whole: bool = False,
+    lined: bool = False,
+    lists: set[str] | None = None,
 ) -> list[Manifest]:
     """Objects of all files, in order; of directories their .yaml, .yml and .json files, sorted.
 
     `whole` refuses what may be a part of something longer; `lined` keeps the line of each part of
-    an object, where the file is YAML.
+    an object, where the file is YAML; `lists` is as of `stream`.
     """
     found: list[Manifest] = []
     budget = _ReadBudget()
@@ -101,15 +106,18 @@ def read(
             parts = _parts(content, source, lined=lined)
             if whole:
                 _check_complete(content, source, parts, regular=regular)
-            found.extend(_manifests(parts, source))
+            found.extend(_manifests(parts, source, lists))
     return found
 
 
-def stream(path: str, progress: Callable[[str, int, int], None]) -> Iterator[Manifest]:
+def stream(
+    path: str, progress: Callable[[str, int, int], None], lists: set[str] | None = None
+) -> Iterator[Manifest]:
     """Objects of a file or directory; of Lists one item after the other, as they are read.
 
     `progress` is called with a file's name, the bytes of it that were read, and its size: 0 where
-    nothing tells.
+    nothing tells. `lists` gets the kinds that there are whole lists of, such as a
+    PersistentVolumeList, be it empty.
     """
     budget = _ReadBudget()
     for name in _files(path, recursive=False):
@@ -132,7 +140,8 @@ def stream(path: str, progress: Callable[[str, int, int], None]) -> Iterator[Man
                 try:
                     for value, line, listed in parts(_CountedRead(begin, file, count), source):
                         item = value if listed is None else _typed(value, listed)
-                        yield from _objects(item, f"{source}:{line}", listed is not None)
+                        at = f"{source}:{line}"
+                        yield from _objects(item, at, listed is not None, lists)
                     continue
                 except BadInput:
                     if not size or not budget.has(size * weight):
@@ -140,7 +149,8 @@ def stream(path: str, progress: Callable[[str, int, int], None]) -> Iterator[Man
                 # Flow YAML, or a kind behind the items; or the error is told as of other files.
                 file.seek(0)
                 begin = b""
-            yield from _manifests(_parts(budget.read(file, source, begin), source), source)
+            parsed = _parts(budget.read(file, source, begin), source)
+            yield from _manifests(parsed, source, lists)
 
 
 class _CountedRead:
@@ -190,7 +200,9 @@ def _parts(content: bytes, source: str, *, lined: bool = False) -> list[Part]:
         raise
 
 
-def _manifests(parts: Iterable[Part], source: str) -> Iterator[Manifest]:
+def _manifests(
+    parts: Iterable[Part], source: str, lists: set[str] | None = None
+) -> Iterator[Manifest]:
     items: list[tuple[Any, int]] = []
     for value, line, listed in parts:
         if listed is not None:
@@ -200,12 +212,12 @@ def _manifests(parts: Iterable[Part], source: str) -> Iterator[Manifest]:
                 value["items"] = [item for item, _ in items]
                 items = []
             for item, at in items:
-                yield from _objects(_typed(item, value), f"{source}:{at}", depth=1)
-            yield from _objects(value, f"{source}:{line}")
+                yield from _objects(_typed(item, value), f"{source}:{at}", 1, lists)
+            yield from _objects(value, f"{source}:{line}", 0, lists)
             items = []
 
 
-def _objects(document: Any, source: str, depth: int = 0) -> Iterator[Manifest]:
+def _objects(document: Any, source: str, depth: int, lists: set[str] | None) -> Iterator[Manifest]:
     if not isinstance(document, dict):
         raise BadInput(f"{source}: expected a Kubernetes object, found {_described(document)}")
     kind = document.get("kind")
@@ -216,6 +228,10 @@ def _objects(document: Any, source: str, depth: int = 0) -> Iterator[Manifest]:
         yield Manifest(document, source, is_listed=depth > 0)
         return
     items = document["items"]
+    metadata = document.get("metadata")
+    is_page = isinstance(metadata, dict) and metadata.get("continue")
+    if lists is not None and not is_page and kind != "List":
+        lists.add(kind.removesuffix("List"))
     if items is None:
         return
     if depth == MAX_NESTED_LISTS:
@@ -223,7 +239,8 @@ def _objects(document: Any, source: str, depth: int = 0) -> Iterator[Manifest]:
     if not isinstance(items, list):
         raise BadInput(f"{source}: the items of a {kind} must be a list, found {_described(items)}")
     for position, item in enumerate(items):
-        yield from _objects(_typed(item, document), f"{source} items[{position}]", depth + 1)
+        at = f"{source} items[{position}]"
+        yield from _objects(_typed(item, document), at, depth + 1, lists)
 
 
 def _is_list(document: Mapping[str, Any]) -> bool:

@@ -11,7 +11,15 @@ import click
 
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import BadInput, FailedCall, Subject, at_most
-from topospread.cli.kinds import NODE, OWNERS, POD, RESERVATION, ObjectName, full_name, parse_name
+from topospread.cli.kinds import (
+    CLUSTER_SCOPED,
+    OWNERS,
+    POD,
+    RESERVATION,
+    ObjectName,
+    full_name,
+    parse_name,
+)
 from topospread_client import (
     KUBERNETES_VERSION,
     InvalidRequest,
@@ -42,7 +50,9 @@ _T = TypeVar("_T")
 POD_KINDS: Final = (POD, *OWNERS)
 """Kinds that can be judged: pods, and workloads for the pod that they would make."""
 
-NOT_LOOKED_AT: Final = "kinds that spreading does not look at"
+_NOT_LOOKED_AT: Final = "kinds that no answer depends on"
+_NOT_READ: Final = "kinds that are not read: answers name what they may decide"
+_DECIDING: Final = frozenset({"DeviceTaintRule", "PriorityClass"})
 _NO_POD_KINDS: Final = "no pod, and nothing that makes pods"
 
 _NOT_KNOWN: Final = f"Kubernetes {KUBERNETES_VERSION} has no such fields"
@@ -252,6 +262,13 @@ def refuse_workloads(requests: Sequence[PodRequest]) -> None:
         raise BadInput(*(f"{each.title}: {text}" for each in workloads))
 
 
+def warn_not_stored(skipped: Counter[str]) -> None:
+    """Name on stderr the kinds of objects that no server stores."""
+    deciding = Counter({kind: skipped[kind] for kind in _DECIDING & skipped.keys()})
+    warn_skipped(skipped - deciding, _NOT_LOOKED_AT)
+    warn_skipped(deciding, _NOT_READ)
+
+
 def warn_skipped(skipped: Counter[str], reason: str) -> None:
     """Name on stderr the kinds of objects that were skipped."""
     if skipped:
@@ -292,7 +309,7 @@ def _replicas(manifest: Manifest) -> int | None:
 def set_namespace(manifest: Manifest, namespace: str | None) -> None:
     """Set the namespace of an object that names none and has one."""
     metadata = manifest.content.get("metadata")
-    if namespace is None or manifest.kind == NODE or not isinstance(metadata, dict):
+    if namespace is None or manifest.kind in CLUSTER_SCOPED or not isinstance(metadata, dict):
         return
     if not metadata.get("namespace"):
         metadata["namespace"] = namespace

@@ -102,6 +102,7 @@ class ClientOptions:
         source: that is asked instead of a server; None calls a server.
         source_config: file with the scheduler's configuration that holds with `source`.
         source_kubeconfig: file that names the API server which `source` reads.
+        kubernetes_version: by whose rules pods are judged; empty: the cluster's.
         kubectl: what holds where kubectl runs the command; None where it does not.
         kube_context: context of the kubeconfig, as kubectl's `--context` names it.
         kubectl_namespace: as kubectl's `-n` names it before the verb.
@@ -123,6 +124,7 @@ class ClientOptions:
     source: StateSource | None = None
     source_config: str = ""
     source_kubeconfig: str = ""
+    kubernetes_version: str = ""
     kubectl: VerbDefaults | None = None
     kube_context: str = ""
     kubectl_namespace: str = ""
@@ -367,4 +369,20 @@ def pass_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def server_verb(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a verb that asks a server or a source, and pass them to its function."""
-    return server_options(output_option(pass_options(function)))
+    return server_options(output_option(pass_options(_with_version(function))))
+
+
+def _with_version(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Ask a server for the rules of `--kubernetes-version`, where the verb's requests can."""
+
+    def asking(options: ClientOptions, *args: Any, **values: Any) -> Any:
+        # What is loaded by --from is of that version.
+        if options.kubernetes_version and options.source is None:
+            if "asked" not in values:
+                raise click.UsageError(
+                    "--kubernetes-version goes with --from: a server knows its clusters' versions"
+                )
+            values["asked"] = values["asked"].judged_as(options.kubernetes_version)
+        return function(options, *args, **values)
+
+    return update_wrapper(asking, function)

@@ -158,6 +158,17 @@ def seconds(duration: float | None) -> str:
     return "" if duration is None else f"{duration:.1f} s"
 
 
+_AGES: Final = ((86400, "d"), (3600, "h"), (60, "m"))
+
+
+def age(duration: float) -> str:
+    """Duration in seconds in its largest unit, as kubectl has ages: ``3h``."""
+    for unit, letter in _AGES:
+        if duration >= 2 * unit:
+            return f"{int(duration // unit)}{letter}"
+    return f"{max(0, int(duration))}s"
+
+
 def echo(text: str) -> None:
     """Print a line of the answer on stdout."""
     click.echo(printable(text))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from topospread.cli import manifest_files
+from topospread.cli import manifest_files, output
 from topospread.cli.errors import BadInput
 from topospread.cli.manifest_objects import FieldValidation
 from topospread.cli.options import PATH
+from topospread.kube.versions import parse_version
+from topospread.spread.settings import known_version, known_versions
 from topospread_client import ManifestError, args_from_manifest
 from topospread_proto.v1 import common_pb2
 
@@ -24,7 +26,7 @@ _R = TypeVar("_R", bound=Any)
 _FITS: Final[Mapping[str | None, common_pb2.Fit.ValueType]] = {
     "spread-only": common_pb2.FIT_SPREAD_ONLY,
     "node": common_pb2.FIT_NODE,
-    "node-and-resources": common_pb2.FIT_NODE_AND_RESOURCES,
+    "all": common_pb2.FIT_ALL,
 }
 _VALIDATIONS: Final = {
     **{each.value: each for each in FieldValidation},
@@ -35,6 +37,16 @@ _VALIDATIONS: Final = {
 
 _FULL: Final = "full"
 _BOOLEANS: Final = {"true": True, "false": False}
+
+
+def warn_of_version(text: str) -> None:
+    """Warn where a Kubernetes version is not known, by whose rules it is judged instead."""
+    version = parse_version(text)
+    if version is not None and (known := known_version(version)) != version:
+        output.warn(
+            f"Kubernetes {version} is not known here ({known_versions()} are): judged by the rules"
+            f" of {known}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +60,14 @@ class RequestOptions:
     consistency: common_pb2.Consistency | None = None
     validation: FieldValidation = FieldValidation.STRICT
     fit: common_pb2.Fit.ValueType = common_pb2.FIT_UNSPECIFIED
+
+    def judged_as(self, kubernetes_version: str) -> RequestOptions:
+        """The same, judged by the rules of a version; warns where a newer one is not known."""
+        warn_of_version(kubernetes_version)
+        settings = common_pb2.Settings(kubernetes_version=kubernetes_version)
+        if self.settings is not None:
+            settings.MergeFrom(self.settings)
+        return replace(self, settings=settings)
 
     def fill(self, request: _R) -> _R:
         """Set those of the fields that a request has, and return it.
@@ -142,7 +162,7 @@ _OPTIONS: Final = {
         click.option(
             "--fit",
             type=click.Choice(list(_FITS)),
-            default="node-and-resources",
+            default="all",
             show_default=True,
             help="What to ask beside spreading.",
         ),

@@ -14,6 +14,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -22,12 +23,14 @@ from topospread.cli import manifest_files, output
 from topospread.cli.errors import BadInput
 from topospread.cli.kinds import is_constraint
 from topospread.cli.manifest_objects import (
-    NOT_LOOKED_AT,
     FieldValidation,
     ManifestErrors,
-    warn_skipped,
+    warn_not_stored,
 )
 from topospread.cli.options import PATH, ClientOptions
+from topospread.cli.request_options import warn_of_version
+from topospread.kube.versions import parse_version
+from topospread.spread.settings import NEWEST, known_version
 from topospread_client import ManifestError, TopospreadClientError, object_from_manifest
 
 if TYPE_CHECKING:
@@ -37,8 +40,10 @@ if TYPE_CHECKING:
 
     from topospread.api.local import LocalApi
     from topospread.cli.manifest_files import Manifest
+    from topospread.kube.versions import KubernetesVersion
     from topospread.spread.settings import ConfiguredRules
     from topospread.store.model import Key, StoredObject
+    from topospread.store.model import Kind as StoredKind
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
 
@@ -46,15 +51,28 @@ KUBECONFIG: Final = "kubeconfig"
 """What `--from` takes for the cluster of a kubeconfig; a file of this name is ./kubeconfig."""
 
 COMPLETE: Final = (
-    "`kubectl get nodes,pods,services,replicationcontrollers,replicasets,statefulsets -A -o json`"
+    "`kubectl get nodes,pods,services,replicationcontrollers,replicasets,statefulsets,"
+    "namespaces,persistentvolumes,persistentvolumeclaims,storageclasses,csinodes,csidrivers,"
+    "csistoragecapacities,volumeattachments -A -o json`"
 )
-"""What prints all that answers depend on."""
+"""What prints all that answers depend on, but claims to devices, which not every API server has."""
 
 _LARGE_YAML: Final = 8 << 20
 
 
 def from_option(command: _C) -> _C:
-    """Add `--from`, and what goes with it: `--kubeconfig`, and `--config` for a server's own."""
+    """Add `--from`, and what goes with it: `--kubeconfig`, and `--config` for a server's own.
+
+    `--kubernetes-version` is also for servers, where requests have settings.
+    """
+    command = click.option(
+        "--kubernetes-version",
+        metavar="VERSION",
+        expose_value=False,
+        callback=_take_version,
+        help="Judge as this version does: `1.38` says what an upgrade would change.  [that of the "
+        "API server, or of the oldest kubelet]",
+    )(command)
     command = click.option(
         "--config",
         metavar="FILE",
@@ -109,6 +127,15 @@ def _take_source(
         options.source, options.sources["source"] = source, "--from"
 
 
+def _take_version(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    del parameter
+    if not value:
+        return
+    if parse_version(value) is None:
+        raise click.BadParameter(f"{value!r} is no version of Kubernetes, such as {NEWEST}")
+    context.ensure_object(ClientOptions).kubernetes_version = value
+
+
 def take_option(field: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
     """Callback that keeps an option's value in a field of the client options."""
 
@@ -135,27 +162,78 @@ class ManifestSource:
         if self.path == manifest_files.STDIN and _stdin_is_read():
             raise click.UsageError("standard input can be read once: name a file for -f or --from")
         with _errors_only():
-            yield _loaded(options, self._objects())
+            kinds: dict[StoredKind, str] = {}
+            yield _loaded(options, self._objects(options, kinds), kinds)
 
-    def _objects(self) -> Iterator[StoredObject]:
-        """Objects of the files as a store holds them: of one given twice, what `apply` leaves."""
+    def _objects(
+        self, options: ClientOptions, kinds: dict[StoredKind, str]
+    ) -> Iterator[StoredObject]:
+        """Objects of the files as a store holds them: of one given twice, what `apply` leaves.
+
+        `kinds` then has those of which there is a list of its own, be it empty.
+        """
+        from topospread.store.values import OBJECT_KINDS
+
         newest: dict[Key, StoredObject] = {}
+        lists: set[str] = set()
+        kubelets: set[KubernetesVersion] = set()
         skipped: Counter[str] = Counter()
         errors = ManifestErrors(FieldValidation.WARN)
         with output.progress("reading MiB of") as progress:
-            for manifest in manifest_files.stream(self.path, partial(_show, progress)):
+            for manifest in manifest_files.stream(self.path, partial(_show, progress), lists):
+                kubelets.update(_kubelet_version(manifest))
                 each = _stored(manifest, errors, skipped)
                 before = newest.get(each.key) if each else None
                 if each and not (before and _is_older(each.resource_version, before)):
                     newest[each.key] = each
         errors.raise_all()
-        warn_skipped(skipped, NOT_LOOKED_AT)
+        warn_not_stored(skipped)
         name = "standard input" if self.path == manifest_files.STDIN else self.path
-        if not newest:
+        if all(key.kind in OBJECT_KINDS for key in newest):
             raise BadInput(f"{name}: there are no nodes, pods or workloads in it")
         if _is_judged():
             _check_complete(name, newest)
+        kinds.update(_all_listed(lists))
         yield from newest.values()
+        if kubelets and not options.kubernetes_version:
+            yield _reported(_oldest(kubelets))
+
+
+def _kubelet_version(manifest: Manifest) -> Iterator[KubernetesVersion]:
+    """The version of a node's kubelet, if it has one."""
+    found: Any = manifest.content if manifest.kind == "Node" else None
+    for name in ("status", "nodeInfo", "kubeletVersion"):
+        found = found.get(name) if isinstance(found, dict) else None
+    version = parse_version(found) if isinstance(found, str) else None
+    if version is not None:
+        yield version
+
+
+def _oldest(kubelets: set[KubernetesVersion]) -> KubernetesVersion:
+    """The version that a cluster is judged by where only its kubelets say theirs."""
+    oldest = min(kubelets)
+    if _is_judged() and known_version(oldest) == oldest < NEWEST:
+        output.warn(
+            f"judged as Kubernetes {oldest}, the version of the oldest kubelet: a scheduler may be"
+            " newer, which --kubernetes-version says"
+        )
+    return oldest
+
+
+def _reported(version: KubernetesVersion) -> StoredObject:
+    """The record of a cluster's version; with a warning where it is not known."""
+    from topospread.store.values import version_record
+
+    if _is_judged():
+        warn_of_version(str(version))
+    return version_record(version).object
+
+
+def _all_listed(lists: set[str]) -> dict[StoredKind, str]:
+    """That all objects are there, of the kinds that there are lists of."""
+    from topospread.codec.objects import OBJECTS
+
+    return {kind: "" for kind, message in OBJECTS.items() if message.DESCRIPTOR.name in lists}
 
 
 def _stored(
@@ -210,9 +288,13 @@ class KubeconfigSource:
         from topospread.cli.kubeconfig_source import listed_objects
 
         began = time.monotonic()
-        objects = listed_objects(options.source_kubeconfig, context, options.timeout)
+        objects, kinds, version = listed_objects(
+            options.source_kubeconfig, context, options.timeout
+        )
+        if version is not None and not options.kubernetes_version:
+            objects.append(_reported(version))
         with _errors_only():
-            loaded = _loaded(options, objects)
+            loaded = _loaded(options, objects, kinds)
             # What is left is for the answer.
             options.timeout = max(0.001, options.timeout - (time.monotonic() - began))
             yield loaded
@@ -248,15 +330,20 @@ class LoadedCluster:
         return filled
 
 
-def _loaded(options: ClientOptions, objects: Iterable[StoredObject]) -> LoadedCluster:
+def _loaded(
+    options: ClientOptions, objects: Iterable[StoredObject], kinds: Mapping[StoredKind, str]
+) -> LoadedCluster:
     # Here: these parts take longer to import than most verbs do to run.
     from topospread.api.local import local_api
     from topospread.spread.settings import DEFAULT_RULES
 
+    if (version := parse_version(options.kubernetes_version)) is not None:
+        objects = chain(objects, [_reported(version)])
+
     # Before anything is loaded, which may take long.
     rules = _read_rules(options.source_config) if options.source_config else DEFAULT_RULES
     with _errors_of_client(), _without_collector():
-        api = local_api(objects, rules, options.cluster)
+        api = local_api(objects, rules, options.cluster, kinds=kinds)
         return LoadedCluster(api, options.cluster, options.timeout)
 
 

@@ -2,40 +2,57 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from topospread.cache import BUDGETS, LARGEST_KEY, Cache
+from topospread.codec.amounts import amounts, lenient_amounts
+from topospread.codec.devices import pod_resource_claims
 from topospread.codec.parsing import parse_request
+from topospread.codec.pod_parts import (
+    ALWAYS,
+    INFEASIBLE,
+    NEVER,
+    RESIZE_PENDING,
+    affinity_terms,
+    check_affinity_parts,
+    host_ports,
+    lenient_selector,
+    limits_of_the_pod,
+    needed_features,
+    pod_volumes,
+)
+from topospread.codec.pods import selector_of
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
-from topospread.kube.demands import (
-    HOST_PORTS,
-    POD_AFFINITY,
-    SCHEDULING_GATES,
-    VOLUMES,
-    Container,
-    Demand,
-    QuantityError,
-    parse_quantity,
-    pod_requests,
-)
-from topospread.kube.violations import invalid
+from topospread.kube.demands import Container, Demand, pod_requests
+from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-    from fractions import Fraction
+    from collections.abc import Hashable, Iterable, Iterator, Mapping
 
+    from topospread.codec.amounts import Amounts
+    from topospread.codec.pod_parts import ReadSelector
     from topospread.kube.demands import Requests
 
-    Amounts = Callable[[Mapping[str, pb.Quantity], str], dict[str, Fraction]]
+_N = TypeVar("_N", int, Fraction)
 
-ALWAYS: Final = "Always"
 MAX_AMOUNTS: Final = 5000
 """Requests and limits of one pod in all of its containers."""
 
 MAX_RESOURCES: Final = 100
 """Different resources of one pod: each may be a reason of its own in an answer."""
+
+SYSTEM_PRIORITIES: Final[Mapping[str, int]] = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+"""The classes that every cluster has."""
+
+LONGEST_NAME: Final = 253
+"""Characters of a class's name."""
 
 
 class DemandReader:
@@ -50,40 +67,87 @@ class DemandReader:
         Raises:
             InvalidRequest: the bytes are no pod, or a quantity is invalid.
         """
-        spec = parse_request(frames_pb2.DemandFrame, encoded, pb.Pod).spec
-        key = (
+        frame = parse_request(frames_pb2.DemandFrame, encoded, pb.Pod)
+        meta, spec = frame.metadata, frame.spec
+        parts = (
             tuple(spec.volumes),
             tuple(spec.containers),
             tuple(spec.affinity),
+            # Terms are about the pod's namespace, and may have its labels in them.
+            tuple(meta.labels) if spec.affinity else (),
             tuple(spec.init_containers),
             tuple(spec.overhead),
             tuple(spec.scheduling_gates),
+            tuple(spec.resource_claims),
+            tuple(frame.status.resource_claim_statuses) if spec.resource_claims else (),
             tuple(spec.resources),
         )
+        stored = bool(meta.uid and frame.status.phase)
+        of_terms = (meta.namespace, stored) if spec.affinity else ()
+        of_class = "" if stored or spec.HasField("priority") else spec.priority_class_name
+        key = (parts, of_terms, spec.host_network, spec.priority, of_class, spec.preemption_policy)
         demand = self._known.get(key)
         if demand is None:
-            demand = demand_of(parse_request(pb.Pod, encoded, frame=frames_pb2.DemandFrame).spec)
-            read_from = sum([40 + len(part) for parts in key for part in parts])
+            demand = demand_of(parse_request(pb.Pod, encoded, frame=frames_pb2.DemandFrame))
+            demand = replace(demand, node_name="")
+            read_from = sum([40 + len(part) for each in parts for part in each])
             if read_from <= LARGEST_KEY:
-                self._known.put(key, demand, 800 + read_from + demand.nbytes)
+                self._known.put(key, demand, 1200 + read_from + demand.nbytes)
+        if spec.node_name:
+            demand = replace(demand, node_name=spec.node_name)
         return demand, spec.node_name
 
 
-def demand_of(spec: pb.PodSpec) -> Demand:
+def demand_of(pod: pb.Pod) -> Demand:
     """Read what a pod demands of its node.
 
     Raises:
-        InvalidRequest: too many resources, or an invalid quantity, with the path to it.
+        InvalidRequest: too many resources, too many or invalid terms of inter-pod affinity, or an
+            invalid quantity, with the path to it.
     """
-    _check_amounts(spec)
-    return Demand(_requests(spec, amounts), tuple(_not_modelled(spec)))
+    _check_amounts(pod.spec)
+    check_affinity_parts(pod.spec.affinity)
+    # An API server gives each pod that it stores a uid and a phase, and merges label keys.
+    stored, spec = bool(pod.metadata.uid and pod.status.phase), pod.spec
+    demand = _demand(pod, _requests(spec, amounts), selector_of, merged=stored)
+    name = spec.priority_class_name
+    if stored or not name or spec.HasField("priority"):
+        return demand
+    # What the API server does to a new pod.
+    if name in SYSTEM_PRIORITIES:
+        return replace(demand, priority=SYSTEM_PRIORITIES[name])
+    return replace(demand, priority_class=name[:LONGEST_NAME])
+
+
+def _demand(pod: pb.Pod, requests: Requests, read: ReadSelector, *, merged: bool) -> Demand:
+    spec = pod.spec
+    namespace = pod.metadata.namespace or DEFAULT_NAMESPACE
+    labels = None if merged else pod.metadata.labels
+    affinity, path = spec.affinity, "spec.affinity"
+    return Demand(
+        requests,
+        node_name=spec.node_name,
+        ports=host_ports(spec),
+        volumes=pod_volumes(spec.volumes),
+        affinity=affinity_terms(
+            affinity.pod_affinity, f"{path}.podAffinity", namespace, labels, read
+        ),
+        anti_affinity=affinity_terms(
+            affinity.pod_anti_affinity, f"{path}.podAntiAffinity", namespace, labels, read
+        ),
+        priority=spec.priority,
+        preempts=spec.preemption_policy != NEVER,
+        needed_features=needed_features(spec),
+        gated=bool(spec.scheduling_gates),
+        resource_claims=pod_resource_claims(pod),
+    )
 
 
 def _check_amounts(spec: pb.PodSpec) -> None:
     """Limit the number of amounts before any of them is read."""
     of_containers = [each.resources for each in (*spec.containers, *spec.init_containers)]
     given = [each.limits for each in of_containers] + [each.requests for each in of_containers]
-    given += [spec.overhead, spec.resources.requests]
+    given += [spec.overhead, spec.resources.requests, spec.resources.limits]
     if sum(map(len, given)) > MAX_AMOUNTS:
         raise _too_many(f"more than {MAX_AMOUNTS} requests and limits in all containers")
     if len(set[str]().union(*given)) > MAX_RESOURCES:
@@ -99,44 +163,98 @@ def lenient_requests(spec: pb.PodSpec) -> Requests:
     return _requests(spec, lenient_amounts)
 
 
-def lenient_demand(spec: pb.PodSpec) -> Demand:
-    """Demand of a pod of the cluster; an invalid quantity counts as 0."""
-    return Demand(lenient_requests(spec), tuple(_not_modelled(spec)))
+def running_requests(pod: pb.Pod) -> Requests:
+    """What a pod of the cluster takes of its node, which may be more than its spec says.
+
+    While it is resized, the largest of its spec, of what the node has set aside for its containers,
+    and of what these run with; without the spec where the resize is infeasible. What the status
+    says of the whole pod goes before what it says of the containers.
+    """
+    status = pod.status
+    infeasible = any(
+        each.type == RESIZE_PENDING and each.reason == INFEASIBLE for each in pod.status.conditions
+    )
+    allocated, actual = pb.PodSpec(), pb.PodSpec()
+    allocated.CopyFrom(pod.spec)
+    statuses = {each.name: each for each in pod.status.init_container_statuses}
+    statuses |= {each.name: each for each in pod.status.container_statuses}
+    for container in (*allocated.containers, *allocated.init_containers):
+        known = statuses.get(container.name)
+        if known is not None and known.allocated_resources:
+            _replace_requests(container, known.allocated_resources)
+        elif infeasible:
+            container.ClearField("resources")
+    actual.CopyFrom(allocated)
+    for container in (*actual.containers, *actual.init_containers):
+        known = statuses.get(container.name)
+        if known is not None and known.resources.requests:
+            _replace_requests(container, known.resources.requests)
+    if status.allocated_resources and status.resources.requests:
+        allocated = _as_one_container(status.allocated_resources)
+        actual = _as_one_container(status.resources.requests)
+    whole_pod = _of_whole_pod(pod.spec, lenient_amounts)
+    if whole_pod and status.HasField("resources"):
+        given = [lenient_amounts(status.resources.requests)]
+        given.append(lenient_amounts(status.allocated_resources))
+        whole_pod = _largest(given if infeasible else [*given, whole_pod])
+    largest = _largest(
+        dict(_requests_of(spec, lenient_amounts, pod.spec.overhead, whole_pod))
+        for spec in ((allocated, actual) if infeasible else (allocated, actual, pod.spec))
+    )
+    return tuple(sorted(largest.items()))
+
+
+def _as_one_container(amounts: Mapping[str, pb.Quantity]) -> pb.PodSpec:
+    spec = pb.PodSpec(containers=[pb.Container()])
+    _replace_requests(spec.containers[0], amounts)
+    return spec
+
+
+def _largest(given: Iterable[Mapping[str, _N]]) -> dict[str, _N]:
+    """The largest amount of each resource."""
+    largest: dict[str, _N] = {}
+    for each in given:
+        for name, amount in each.items():
+            largest[name] = max(amount, largest.get(name, amount))
+    return largest
+
+
+def _replace_requests(container: pb.Container, amounts: Mapping[str, pb.Quantity]) -> None:
+    container.ClearField("resources")
+    for name, amount in amounts.items():
+        container.resources.requests[name].CopyFrom(amount)
+
+
+def lenient_demand(pod: pb.Pod) -> Demand:
+    """Demand of a pod of the cluster; an invalid quantity counts as 0.
+
+    The label keys of its terms are merged where the stored pod has any.
+    """
+    return _demand(pod, lenient_requests(pod.spec), lenient_selector, merged=False)
 
 
 def _requests(spec: pb.PodSpec, read: Amounts) -> Requests:
+    return _requests_of(spec, read, spec.overhead, _of_whole_pod(spec, read))
+
+
+def _of_whole_pod(spec: pb.PodSpec, read: Amounts) -> dict[str, Fraction]:
+    limits = read(dict(limits_of_the_pod(spec)), "spec.resources.limits")
+    return limits | read(spec.resources.requests, "spec.resources.requests")
+
+
+def _requests_of(
+    spec: pb.PodSpec,
+    read: Amounts,
+    overhead: Mapping[str, pb.Quantity],
+    whole_pod: Mapping[str, Fraction],
+) -> Requests:
+    """Requests of containers, with an overhead and the whole pod's own requests."""
     return pod_requests(
         list(_containers(spec.containers, "spec.containers", read)),
         list(_containers(spec.init_containers, "spec.initContainers", read)),
-        read(spec.overhead, "spec.overhead"),
-        read(spec.resources.requests, "spec.resources.requests"),
+        read(overhead, "spec.overhead"),
+        whole_pod,
     )
-
-
-def amounts(given: Mapping[str, pb.Quantity], path: str) -> dict[str, Fraction]:
-    """Quantities by resource."""
-    found: dict[str, Fraction] = {}
-    # Sorted: a map's keys come in another order in each process.
-    for name, quantity in sorted(given.items()):
-        try:
-            found[name] = parse_quantity(quantity.string)
-        except QuantityError as cause:
-            raise InvalidRequest.of(
-                [invalid(f"{path}[{name}]", quantity.string, str(cause))]
-            ) from cause
-    return found
-
-
-def lenient_amounts(given: Mapping[str, pb.Quantity], path: str = "") -> dict[str, Fraction]:
-    """Quantities by resource of an object of the cluster; an invalid one is left out."""
-    del path
-    found: dict[str, Fraction] = {}
-    for name, quantity in given.items():
-        try:
-            found[name] = parse_quantity(quantity.string)
-        except QuantityError:
-            continue
-    return found
 
 
 def _containers(
@@ -149,17 +267,3 @@ def _containers(
         requests = read(resources.limits, f"{here}.limits")
         requests.update(read(resources.requests, f"{here}.requests"))
         yield Container(requests, container.restart_policy == ALWAYS)
-
-
-def _not_modelled(spec: pb.PodSpec) -> Iterator[str]:
-    containers = (*spec.containers, *spec.init_containers)
-    if any(port.host_port for each in containers for port in each.ports):
-        yield HOST_PORTS
-    if any(v.volume_source.HasField("persistent_volume_claim") for v in spec.volumes):
-        yield VOLUMES
-    for affinity in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity):
-        if affinity.required_during_scheduling_ignored_during_execution:
-            yield POD_AFFINITY
-            break
-    if spec.scheduling_gates:
-        yield SCHEDULING_GATES

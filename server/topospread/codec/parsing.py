@@ -48,6 +48,7 @@ _FIELDS_OF_OTHERS: Final[Mapping[str, int]] = {"BestOptionsRequest": 500_000}
 
 _PARTS_OF_A_POD: Final[Mapping[str, str]] = {
     "MetadataFrame": "ObjectMeta",
+    "DemandMetadataFrame": "ObjectMeta",
     "SpecFrame": "PodSpec",
     "DemandSpecFrame": "PodSpec",
     "PodFrame": "Pod",

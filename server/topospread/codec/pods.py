@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.codec.demands import lenient_amounts
+from topospread.codec.amounts import lenient_amounts
 from topospread.codec.parsing import parse_request
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.demands import in_units
@@ -36,6 +36,7 @@ from topospread_proto.v1 import common_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from topospread.kube.versions import KubernetesVersion
     from topospread.store.model import Kind
     from topospread.store.values import Observed
 
@@ -214,12 +215,16 @@ def _requirements(spec: pb.PodSpec) -> NodeRequirements:
     terms = None
     affinity = spec.affinity.node_affinity
     if affinity.HasField("required_during_scheduling_ignored_during_execution"):
-        required = affinity.required_during_scheduling_ignored_during_execution
-        terms = tuple(
-            NodeTerm(_expressions(t.match_expressions), _expressions(t.match_fields))
-            for t in required.node_selector_terms
-        )
+        terms = node_terms(affinity.required_during_scheduling_ignored_during_execution)
     return NodeRequirements(tuple(sorted(spec.node_selector.items())), terms)
+
+
+def node_terms(selector: pb.NodeSelector) -> tuple[NodeTerm, ...]:
+    """The terms of a selector of nodes."""
+    return tuple(
+        NodeTerm(_expressions(t.match_expressions), _expressions(t.match_fields))
+        for t in selector.node_selector_terms
+    )
 
 
 def _expressions(
@@ -236,6 +241,7 @@ def node_from_proto(node: pb.Node) -> Node:
         taints=tuple(Taint(t.key, t.value, t.effect) for t in node.spec.taints),
         unschedulable=node.spec.unschedulable,
         allocatable=tuple(sorted(in_units(lenient_amounts(node.status.allocatable)).items())),
+        declared_features=tuple(sorted(set(node.status.declared_features))),
     )
 
 
@@ -290,9 +296,11 @@ def observed_from_proto(
     return found
 
 
-def view_meta(token: str, observed: Observed) -> bytes:
-    """The serialized ResponseMeta of a state."""
-    meta = common_pb2.ResponseMeta(revision=token, observed=observed_messages(observed))
+def view_meta(token: str, observed: Observed, version: KubernetesVersion) -> bytes:
+    """The serialized ResponseMeta of a state, of answers by its version's rules."""
+    meta = common_pb2.ResponseMeta(
+        revision=token, observed=observed_messages(observed), kubernetes_version=str(version)
+    )
     return meta.SerializeToString()
 
 

@@ -1,134 +1,43 @@
 """Decodes stored objects into changes of the index; quick, because a start reads every object.
 
 A pod's payload is read twice: as a message that declares only what counting looks at, and as the
-frame that says which pods decisions cannot tell apart. Reservations are written here, too. A
-payload that cannot be read raises CorruptValue, as does one of another kind or another node.
+frame that says which pods decisions cannot tell apart. A payload that cannot be read raises
+CorruptValue, as does one of another kind or another node.
 """
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.cache import BUDGETS, Cache
-from topospread.codec.demands import lenient_requests
+from topospread.codec.demands import lenient_demand, running_requests
 from topospread.codec.frames import shape_key
+from topospread.codec.objects import OBJECTS, ObjectReader
 from topospread.codec.parsing import parse_stored
+from topospread.codec.pod_parts import pod_volumes
 from topospread.codec.pods import WorkloadMessage, node_from_proto, workload_from_proto
+from topospread.codec.reservations import reservation_row
 from topospread.errors import CorruptValue
 from topospread.generated.internal.v1 import frames_pb2, stored_pb2
-from topospread.generated.internal.v1.stored_pb2 import StoredOwner, StoredReservation
 from topospread.index.changes import (
     IndexChange,
     NodeChange,
+    ObjectChange,
     PodChange,
     PodRow,
     ReservationChange,
-    ReservationRow,
     WorkloadChange,
 )
-from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR, IGNORE, TERMINAL_PHASES, Node, Workload
+from topospread.kube.demands import Disk, Holds, claim_name, holds_of
+from topospread.kube.objects import DEFAULT_NAMESPACE, TERMINAL_PHASES, Node, Workload
 from topospread.store.model import Key, Kind, StoredObject
-from topospread.store.values import DIGEST_BYTES
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Iterable
 
     from topospread.kube.demands import Requests
-    from topospread.kube.objects import OwnerReference, Pod
-    from topospread.kube.selectors import Selector
-    from topospread.spread.constraints import Constraint
-
-
-class ReservationTemplate:
-    """The common part of all reservations for pods of one shape, encoded once."""
-
-    __slots__ = ("_constraints", "_relevant")
-
-    def __init__(self, pod: Pod, requests: Requests, constraints: Sequence[Constraint]) -> None:
-        digest_input = StoredReservation(
-            labels=pod.labels,
-            requests=dict(requests),
-            owner=None if pod.owner is None else _owner(pod.owner),
-        )
-        judged_by = StoredReservation(constraints=map(_constraint, constraints))
-        # Fields that stand one behind the other are one message, and these are in their order.
-        self._relevant = digest_input.SerializeToString(deterministic=True)
-        self._constraints = judged_by.SerializeToString(deterministic=True)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the encoded part."""
-        return len(self._relevant) + len(self._constraints)
-
-    def held(self, key: Key, uid: str, node: str, name: str = "") -> StoredObject:
-        """The reservation of a node for one pod; the store adds when it is due.
-
-        Args:
-            key: where it is stored.
-            uid: of the pod.
-            node: its name.
-            name: the reservation's own id, greater than that of any before it for the pod.
-        """
-        digest_input = StoredReservation(node=node).SerializeToString() + self._relevant
-        # No decision depends on the constraints that it was judged by.
-        digest = hashlib.blake2b(uid.encode() + b"\0" + digest_input, digest_size=DIGEST_BYTES)
-        payload = digest_input + self._constraints
-        return StoredObject(key, payload, digest.digest(), resource_version=name, uid=uid)
-
-
-def reservation_key(namespace: str, name: str) -> Key:
-    """The key of the reservation for a pod."""
-    return Key(Kind.RESERVATION, namespace, name)
-
-
-def reservation_row(stored: StoredObject) -> ReservationRow:
-    """Read a stored reservation for counting."""
-    message = parse_stored(StoredReservation, stored.payload)
-    labels = tuple(sorted(message.labels.items()))
-    requests = tuple(sorted(message.requests.items()))
-    return ReservationRow(
-        stored.uid, labels, message.node, stored.expires_at, requests, stored.resource_version
-    )
-
-
-def _owner(owner: OwnerReference) -> StoredOwner:
-    return StoredOwner(
-        api_version=owner.api_version,
-        kind=owner.kind,
-        name=owner.name,
-        uid=owner.uid,
-        controller=True,
-    )
-
-
-def _constraint(constraint: Constraint) -> kubernetes_pb2.TopologySpreadConstraint:
-    """A constraint with defaults filled in and matchLabelKeys merged, as it was judged."""
-    honours_taints = constraint.eligibility.tolerations is not None
-    return kubernetes_pb2.TopologySpreadConstraint(
-        max_skew=constraint.max_skew,
-        topology_key=constraint.topology_key,
-        when_unsatisfiable=DO_NOT_SCHEDULE,
-        label_selector=selector_message(constraint.group.selector),
-        min_domains=constraint.min_domains,
-        node_taints_policy=HONOR if honours_taints else IGNORE,
-    )
-
-
-def selector_message(selector: Selector) -> kubernetes_pb2.LabelSelector | None:
-    """Encode a selector; None for the one that matches nothing."""
-    if selector.nothing:
-        return None
-    return kubernetes_pb2.LabelSelector(
-        match_expressions=[
-            kubernetes_pb2.LabelSelectorRequirement(
-                key=each.key, operator=each.operator, values=each.values
-            )
-            for each in selector.requirements
-        ]
-    )
 
 
 Labels = tuple[tuple[str, str], ...]
@@ -145,6 +54,19 @@ _WORKLOADS: Final[dict[Kind, type[WorkloadMessage]]] = {
 }
 
 
+class _Taken(NamedTuple):
+    """What the pods of a template take of their nodes, but for their volumes.
+
+    Attributes:
+        encoded: the bytes of a v1.Pod that has nothing else.
+        holds: beside amounts; None for nothing.
+    """
+
+    requests: Requests
+    encoded: bytes
+    holds: Holds | None
+
+
 class ChangeDecoder:
     """Reads stored objects as changes of the index; what pods have in common is read once.
 
@@ -156,7 +78,8 @@ class ChangeDecoder:
     def __init__(self) -> None:
         self._shapes: Cache[bytes, Labels] = Cache(BUDGETS["rows"])
         self._label = lru_cache(_LABELS)(_read_label)
-        self._requests: Cache[Hashable, tuple[Requests, bytes]] = Cache(BUDGETS["rows"])
+        self._templates: Cache[Hashable, _Taken] = Cache(BUDGETS["rows"])
+        self._objects = ObjectReader()
 
     def change(self, key: Key, stored: StoredObject | None) -> IndexChange:
         """A write or, with None, a deletion."""
@@ -171,6 +94,9 @@ class ChangeDecoder:
             if node is not None and node.name != key.name:
                 raise CorruptValue(f"the payload is that of the node {node.name!r:.80}")
             return NodeChange(key.name, node)
+        if key.kind in OBJECTS:
+            value = None if stored is None else self._objects.read(key.kind, stored)
+            return ObjectChange(OBJECTS[key.kind].DESCRIPTOR.name, key.namespace, key.name, value)
         kind = _workload(key.kind).DESCRIPTOR.name
         workload = None if stored is None else decode_workload(key.kind, stored.payload)
         return WorkloadChange(kind, key.namespace, key.name, workload)
@@ -179,16 +105,33 @@ class ChangeDecoder:
         """One pod."""
         pod = parse_stored(stored_pb2.CountedPod, payload)
         shape, labels = self._shape(payload)
-        node = pod.spec.node_name
-        ended = pod.status.phase in TERMINAL_PHASES
+        spec, status = pod.spec, pod.status
+        node = spec.node_name
+        ended = status.phase in TERMINAL_PHASES
         remains = not ended and not pod.metadata.HasField("deletion_timestamp")
-        requests, encoded = self._requests_of(pod.spec)
+        taken = self._taken(pod, payload)
+        requests, holds = taken.requests, taken.holds
+        encoded = taken.encoded
+        if spec.volumes:
+            volumes = _read_volumes(pod)
+            encoded += volumes.encoded
+            holds = _with_volumes(holds, volumes)
+        if is_resized(status):
+            requests = running_requests(parse_stored(kubernetes_pb2.Pod, payload))
+        takes = bool(node) and not ended
+        nominated = None
+        if status.nominated_node_name and not node and not ended:
+            nominated = PodRow(
+                labels, status.nominated_node_name, counted=True, requests=requests, holds=holds
+            )
         return PodRow(
             labels,
             node,
             counted=bool(node) and remains,
-            requests=requests if node and not ended else None,
+            requests=requests if takes else None,
             template=shape + encoded if remains else None,
+            holds=holds if takes else None,
+            nominated=nominated,
         )
 
     def _shape(self, payload: bytes) -> tuple[bytes, Labels]:
@@ -200,39 +143,133 @@ class ChangeDecoder:
             self._shapes.put(shape, labels, 300 + 2 * len(shape))
         return shape, labels
 
-    def _requests_of(self, spec: stored_pb2.CountedPodSpec) -> tuple[Requests, bytes]:
-        """What a pod requests, and that as the bytes of a v1.Pod that has nothing else.
-
-        Whether gates hold it is in the bytes, too, but not which: they come and go one by one.
-        """
-        held = bool(spec.scheduling_gates) and not spec.node_name
-        encoded = (
+    def _taken(self, pod: stored_pb2.CountedPod, payload: bytes) -> _Taken:
+        """What a pod takes of its node by its spec, but for its volumes."""
+        spec = pod.spec
+        held = not spec.node_name and bool(spec.scheduling_gates)
+        key = (
             tuple(spec.containers),
-            tuple(spec.init_containers),
-            tuple(spec.overhead),
+            # To look whether there are any costs a quarter of a tuple of none.
+            tuple(spec.init_containers) if spec.init_containers else (),
+            tuple(spec.overhead) if spec.overhead else (),
+            tuple(spec.resource_claims) if spec.resource_claims else (),
             spec.resources,
+            spec.affinity,
+            # Terms are about the pod's namespace.
+            pod.metadata.namespace if spec.affinity else "",
+            spec.priority,
+            spec.preemption_policy,
             held,
         )
-        known = self._requests.get(encoded)
-        if known is None:
-            only = stored_pb2.CountedPod()
-            for name in ("containers", "init_containers", "overhead"):
-                getattr(only.spec, name).extend(getattr(spec, name))
-            if spec.HasField("resources"):
-                only.spec.resources = spec.resources
-            if held:
-                only.spec.scheduling_gates.append(b"")
-            whole = parse_stored(kubernetes_pb2.PodSpec, only.spec.SerializeToString())
-            known = lenient_requests(whole), only.SerializeToString()
-            read_from = sum([40 + len(part) for part in (*encoded[0], *encoded[1], *encoded[2])])
-            self._requests.put(encoded, known, 600 + 3 * (read_from + len(encoded[3])))
-        return known
+        taken = self._templates.get(key)
+        if taken is None:
+            encoded = _encoded(
+                containers=spec.containers,
+                init_containers=spec.init_containers,
+                overhead=spec.overhead,
+                resource_claims=spec.resource_claims,
+                resources=spec.resources if spec.HasField("resources") else None,
+                priority=spec.priority or None,
+                preemption_policy=spec.preemption_policy or None,
+                # Whether gates hold it, and not which: they come and go one by one.
+                scheduling_gates=[b""] if held else (),
+            )
+            whole = parse_stored(kubernetes_pb2.Pod, payload)
+            del whole.spec.volumes[:]
+            demand = lenient_demand(whole)
+            taken = _Taken(demand.requests, encoded, holds_of(demand, "", ""))
+            if _has_label_keys(whole.spec.affinity):
+                return taken  # each has terms of its own
+            read_from = sum([40 + len(part) for parts in key[:4] for part in parts])
+            size = 800 + 3 * (read_from + len(spec.resources) + len(spec.affinity)) + demand.nbytes
+            self._templates.put(key, taken, size)
+        return taken
 
     def labels(self, encoded: Iterable[bytes]) -> Labels:
         """A label set, sorted by key."""
         read = [self._label(e) if len(e) <= _LABEL_BYTES else _read_label(e) for e in encoded]
         # By way of a dict: of two labels with one key, protobuf takes the last.
         return tuple(sorted(dict(read).items()))
+
+
+def _encoded(**fields: object) -> bytes:
+    """Bytes of a v1.Pod with some fields of its spec, those without a value left out."""
+    spec = stored_pb2.CountedPodSpec(**fields)  # type: ignore[arg-type] # as its own fields are
+    return stored_pb2.CountedPod(spec=spec).SerializeToString() if spec.ByteSize() else b""
+
+
+class _Volumes(NamedTuple):
+    """The volumes of a pod: disks, keys of claims, and all as they are part of its class."""
+
+    disks: list[Disk]
+    claims: list[str]
+    encoded: bytes
+
+
+def _read_volumes(pod: stored_pb2.CountedPod) -> _Volumes:
+    """Read the volumes of a pod.
+
+    A claim that only this pod has, as each pod of a StatefulSet does, has no name in its class: it
+    ends as the pod's name does. So there is not a class for each pod.
+    """
+    name, namespace = pod.metadata.name, pod.metadata.namespace or DEFAULT_NAMESPACE
+    own = name.rpartition("-")[2]
+    disks: list[Disk] = []
+    claims: list[str] = []
+    of_class: list[bytes] = []
+    for encoded in pod.spec.volumes:
+        volume = parse_stored(kubernetes_pb2.Volume, encoded)
+        source = volume.volume_source
+        if source.HasField("persistent_volume_claim"):
+            claim = source.persistent_volume_claim.claim_name
+            if claim:
+                claims.append(f"{namespace}/{claim}")
+            of_class.append(_OWN_CLAIM if own and claim.endswith(own) else encoded)
+            continue
+        of_class.append(encoded)
+        for each in pod_volumes((volume,)):
+            if each.disk is not None:
+                disks.append(each.disk)
+            elif each.ephemeral:
+                claims.append(f"{namespace}/{claim_name(each, name)}")
+    return _Volumes(disks, claims, _encoded(volumes=of_class))
+
+
+_OWN_CLAIM: Final = kubernetes_pb2.Volume(
+    volume_source=kubernetes_pb2.VolumeSource(
+        persistent_volume_claim=kubernetes_pb2.PersistentVolumeClaimVolumeSource()
+    )
+).SerializeToString()
+
+
+def _with_volumes(holds: Holds | None, volumes: _Volumes) -> Holds | None:
+    """What a pod holds with its volumes, of which each pod may have its own."""
+    disks, claims = tuple(dict.fromkeys(volumes.disks)), tuple(dict.fromkeys(volumes.claims))
+    if not disks and not claims:
+        return holds
+    if holds is None:
+        return Holds(disks=disks, claims=claims)
+    return Holds(holds.ports, disks, claims, holds.terms, holds.priority)
+
+
+def is_resized(status: stored_pb2.CountedPodStatus) -> bool:
+    """Whether a pod or a container of it may take something else than its spec says."""
+    if status.allocated_resources or status.HasField("resources"):
+        return True
+    if not (status.container_statuses or status.init_container_statuses):
+        return False
+    return any(
+        each.allocated_resources or each.HasField("resources")
+        for statuses in (status.container_statuses, status.init_container_statuses)
+        for each in statuses
+    )
+
+
+def _has_label_keys(affinity: kubernetes_pb2.Affinity) -> bool:
+    return any(
+        term.match_label_keys or term.mismatch_label_keys
+        for term in affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
+    )
 
 
 def _read_label(encoded: bytes) -> tuple[str, str]:

@@ -7,6 +7,7 @@ looked at; defaults and checks are kube-scheduler's (pkg/scheduler/apis/config, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from topospread.codec.pods import constraint_from_proto
@@ -22,19 +23,21 @@ from topospread.config.loading import settings_in
 from topospread.errors import ConfigError, InvalidRequest
 from topospread.kube.objects import LabelSelector, SpreadConstraint
 from topospread.kube.validation import validate_args
+from topospread.kube.versions import parse_version
 from topospread.kube.violations import duplicate, required, violation_text, violations_text
 from topospread.spread.settings import (
     DEFAULT_PROFILE,
     GATE_NAMES,
+    NEWEST,
     SYSTEM,
     ConfiguredRules,
-    FeatureGates,
     Profile,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from topospread.kube.versions import KubernetesVersion
     from topospread_proto.v1.common_pb2 import PodTopologySpreadArgs
 
 
@@ -63,6 +66,54 @@ _FIELDS: Final = (
     "delayCacheUntilActive",
 )
 _PROFILE_FIELDS: Final = ("schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig")
+_REFUSING_POINTS: Final = ("preEnqueue", "preFilter", "filter", "reserve", "permit", "multiPoint")
+_IN_TREE: Final = frozenset(
+    {
+        "DefaultBinder",
+        "DefaultPreemption",
+        "DynamicResources",
+        "GangScheduling",
+        "ImageLocality",
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeDeclaredFeatures",
+        "NodeName",
+        "NodePorts",
+        "NodeResourcesBalancedAllocation",
+        "NodeResourcesFit",
+        "NodeUnschedulable",
+        "NodeVolumeLimits",
+        "PodTopologySpread",
+        "PrioritySort",
+        "SchedulingGates",
+        "TaintToleration",
+        "VolumeBinding",
+        "VolumeRestrictions",
+        "VolumeZone",
+    }
+)
+"""kube-scheduler's own plugins; others that a profile enables are not looked at."""
+FILTERS: Final = (
+    "NodeName",
+    "NodeUnschedulable",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "InterPodAffinity",
+    "DynamicResources",
+    "NodeDeclaredFeatures",
+)
+"""Those that fit asks beside PodTopologySpread, whatever a profile says of them."""
+_DECIDING_ARGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "NodeAffinity": ("addedAffinity",),
+    "NodeResourcesFit": ("ignoredResources", "ignoredResourceGroups"),
+}
+"""Arguments of these that decide and are not followed."""
 _EXTENSION_POINTS: Final = ("multiPoint", "preFilter", "filter", "preScore", "score")
 
 ARGS_KIND: Final = "PodTopologySpreadArgs"
@@ -111,9 +162,22 @@ def read_rules(
     if documents.scheduler is not None:
         profiles = _profiles(documents.scheduler, problems, warnings)
     if problems:
-        raise ConfigError("\n".join(f"{name}: {problem}" for problem in problems))
-    configured = FeatureGates().switched({**gates, **(overrides or {})})
-    return ConfiguredRules(profiles, configured, tuple(warnings), settings)
+        raise ConfigError("\n".join(f"{name}: {problem}" for problem in dict.fromkeys(problems)))
+    return ConfiguredRules(profiles, {**gates, **(overrides or {})}, tuple(warnings), settings)
+
+
+def configured_version(text: str, where: str = "--kubernetes-version") -> KubernetesVersion:
+    """The Kubernetes version that is configured; the newest known where none is.
+
+    Raises:
+        ConfigError: it is no version; one that is not known may be configured.
+    """
+    if not text:
+        return NEWEST
+    version = parse_version(text)
+    if version is None:
+        raise ConfigError(f"{where}: {text[:64]!r} is no version of Kubernetes, such as {NEWEST}")
+    return version
 
 
 def _unknown_gates(gates: Mapping[str, bool], where: str) -> Iterator[str]:
@@ -134,6 +198,11 @@ def _profiles(
     root.reject_typos(_FIELDS)
     profiles = root.children("profiles") or [StrictMapping({}, "profiles[0]", problems)]
     read: dict[str, Profile] = {}
+    extenders = [
+        f"extender {each.text('urlPrefix')}"
+        for each in root.children("extenders")
+        if each.text("filterVerb")
+    ]
     for profile in profiles:
         profile.reject_typos(_PROFILE_FIELDS)
         name = profile.text("schedulerName")
@@ -145,6 +214,8 @@ def _profiles(
         elif name in read:
             problems.append(violation_text(duplicate(profile.at("schedulerName"), name)))
         read[name] = _profile(name, profile, problems)
+        foreign = (*_out_of_tree(profile), *_without(profile), *read[name].foreign, *extenders)
+        read[name] = replace(read[name], foreign=foreign)
         warnings += _disabled(profile)
     return read
 
@@ -169,7 +240,50 @@ def _profile(name: str, profile: StrictMapping, problems: list[str]) -> Profile:
         configured[plugin_name] = plugin
     plugin_config = configured.get(PLUGIN)
     args = plugin_config.child("args") if plugin_config else None
-    return Profile(name) if args is None else profile_from_args(name, args, API_VERSION, problems)
+    read = Profile(name)
+    if args is not None:
+        read = profile_from_args(name, args, API_VERSION, problems)
+    return replace(read, foreign=tuple(_arguments(configured)))
+
+
+def _arguments(configured: Mapping[str, StrictMapping]) -> Iterator[str]:
+    """The arguments of other filters that decide which nodes they refuse."""
+    for name, fields in _DECIDING_ARGS.items():
+        args = configured[name].child("args") if name in configured else None
+        for each in fields:
+            if args is not None and args.get(each):
+                yield f"plugin {name}: {each}"
+
+
+def _out_of_tree(profile: StrictMapping) -> Sequence[str]:
+    """The plugins that may refuse a node, without kube-scheduler's own."""
+    plugins = profile.child("plugins")
+    found: dict[str, None] = {}
+    for point in _REFUSING_POINTS if plugins else ():
+        sets = plugins.child(point) if plugins else None
+        for one in sets.children("enabled") if sets else ():
+            if (name := one.text("name")) and name not in _IN_TREE:
+                found[f"plugin {name}"] = None
+    return [*found]
+
+
+def _without(profile: StrictMapping) -> Iterator[str]:
+    """The filters that are judged by and that the profile disables."""
+    plugins = profile.child("plugins")
+    disabled: dict[str, list[str]] = {}
+    enabled: dict[str, list[str]] = {}
+    for point in ("multiPoint", "preFilter", "filter"):
+        sets = plugins.child(point) if plugins else None
+        disabled[point] = [one.text("name") for one in sets.children("disabled")] if sets else []
+        enabled[point] = [one.text("name") for one in sets.children("enabled")] if sets else []
+
+    def is_off(name: str, point: str) -> bool:
+        return not {name, "*"}.isdisjoint(disabled[point]) and name not in enabled[point]
+
+    for name in FILTERS:
+        everywhere = is_off(name, "multiPoint") and name not in enabled["filter"]
+        if everywhere or is_off(name, "preFilter") or is_off(name, "filter"):
+            yield f"plugin {name} is disabled"
 
 
 def _disabled(profile: StrictMapping) -> Iterator[str]:

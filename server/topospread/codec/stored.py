@@ -8,13 +8,15 @@ kube-apiserver's warnings do. Pods of requests are validated instead
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
 from topospread.codec.pods import pod_from_proto, workload_from_proto
+from topospread.codec.tidying import clear_if_empty, keep, relevant_part, tidy_pod
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.generated.internal.v1 import stored_pb2 as pb
+from topospread.kube import volumes
 from topospread.kube.affinity import EFFECTS, compile_requirements
 from topospread.kube.objects import (
     DEFAULT_NAMESPACE,
@@ -32,16 +34,11 @@ from topospread.kube.selectors import SelectorError, compile_selector
 from topospread.kube.violations import required
 from topospread.spread.deletion import DELETION_COST
 from topospread.store.checks import wrong_words
-from topospread.store.model import Key, Kind, StoredObject
+from topospread.store.model import CLUSTER_SCOPED, Key, Kind, StoredObject
 from topospread.store.values import DIGEST_BYTES, OBSERVABLE
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
-    from google.protobuf.message import Message
-
     from topospread_proto.kubernetes.v1 import kubernetes_pb2 as api
 
     AnyObject = (
@@ -51,6 +48,17 @@ if TYPE_CHECKING:
         | api.ReplicationController
         | api.ReplicaSet
         | api.StatefulSet
+        | api.PersistentVolume
+        | api.PersistentVolumeClaim
+        | api.StorageClass
+        | api.CSINode
+        | api.CSIDriver
+        | api.CSIStorageCapacity
+        | api.VolumeAttachment
+        | api.Namespace
+        | api.ResourceClaim
+        | api.DeviceClass
+        | api.ResourceSlice
     )
     Kept = (
         pb.StoredNode
@@ -59,6 +67,17 @@ if TYPE_CHECKING:
         | pb.StoredReplicationController
         | pb.StoredReplicaSet
         | pb.StoredStatefulSet
+        | pb.StoredPersistentVolume
+        | pb.StoredPersistentVolumeClaim
+        | pb.StoredStorageClass
+        | pb.StoredCSINode
+        | pb.StoredCSIDriver
+        | pb.StoredCSIStorageCapacity
+        | pb.StoredVolumeAttachment
+        | pb.StoredNamespace
+        | pb.StoredResourceClaim
+        | pb.StoredDeviceClass
+        | pb.StoredResourceSlice
     )
     from collections.abc import Iterator
 
@@ -68,10 +87,6 @@ _KINDS: Final = {field: kind for kind, field in _FIELDS.items()}
 _FIELD = ClusterObject.DESCRIPTOR.fields_by_name
 _SETTABLE: Final = ", ".join(_FIELD[each].json_name for each in _KINDS)
 
-READY: Final = "Ready"
-
-_P = TypeVar("_P", bound="Message")
-
 _KEPT: Final[dict[Kind, type[Kept]]] = {
     Kind.NODE: pb.StoredNode,
     Kind.POD: pb.StoredPod,
@@ -79,14 +94,42 @@ _KEPT: Final[dict[Kind, type[Kept]]] = {
     Kind.REPLICATION_CONTROLLER: pb.StoredReplicationController,
     Kind.REPLICA_SET: pb.StoredReplicaSet,
     Kind.STATEFUL_SET: pb.StoredStatefulSet,
+    Kind.PERSISTENT_VOLUME: pb.StoredPersistentVolume,
+    Kind.PERSISTENT_VOLUME_CLAIM: pb.StoredPersistentVolumeClaim,
+    Kind.STORAGE_CLASS: pb.StoredStorageClass,
+    Kind.CSI_NODE: pb.StoredCSINode,
+    Kind.CSI_DRIVER: pb.StoredCSIDriver,
+    Kind.CSI_STORAGE_CAPACITY: pb.StoredCSIStorageCapacity,
+    Kind.VOLUME_ATTACHMENT: pb.StoredVolumeAttachment,
+    Kind.NAMESPACE: pb.StoredNamespace,
+    Kind.RESOURCE_CLAIM: pb.StoredResourceClaim,
+    Kind.DEVICE_CLASS: pb.StoredDeviceClass,
+    Kind.RESOURCE_SLICE: pb.StoredResourceSlice,
 }
+
+_ANNOTATIONS: Final[dict[Kind, frozenset[str]]] = {
+    Kind.POD: frozenset({DELETION_COST}),
+    Kind.PERSISTENT_VOLUME: frozenset({volumes.CLASS_ANNOTATION}),
+    Kind.PERSISTENT_VOLUME_CLAIM: frozenset(
+        {volumes.BIND_COMPLETED, volumes.SELECTED_NODE, volumes.CLASS_ANNOTATION}
+    ),
+    Kind.STORAGE_CLASS: frozenset({volumes.DEFAULT_CLASS}),
+    Kind.CSI_NODE: frozenset({volumes.MIGRATED_PLUGINS}),
+}
+"""Annotations that decide something."""
+
+_OWNERS: Final = (pb.StoredReplicationController, pb.StoredReplicaSet, pb.StoredStatefulSet)
+
+_LABELS_DECIDE: Final = frozenset({Kind.PERSISTENT_VOLUME, Kind.NAMESPACE})
+"""Of those of volumes and namespaces; others have labels for those who list them."""
 
 
 def stored(message: ClusterObject) -> StoredObject:
     """An object as it is stored: trimmed to the fields that matter, with its digest.
 
-    The namespace is ``default`` when the object has none, and empty for nodes. Equal content gives
-    equal bytes. See :func:`topospread.codec.stored.warnings_of` for warnings about the object.
+    The namespace is ``default`` when the object has none, and empty for kinds without. Equal
+    content gives equal bytes. See :func:`topospread.codec.stored.warnings_of` for warnings about
+    the object.
 
     Raises:
         InvalidRequest: the message is empty, or the object has no name, or names, a uid or a
@@ -96,13 +139,14 @@ def stored(message: ClusterObject) -> StoredObject:
     meta = given.metadata
     if not meta.name:
         raise InvalidRequest.of([required("metadata.name", "name is required")])
-    kept = stored_form(kind, given.SerializeToString())
+    merged = kind is Kind.POD and bool(meta.uid and message.pod.status.phase)
+    kept = stored_form(kind, given.SerializeToString(), merged=merged)
     key = Key(kind, kept.metadata.namespace, meta.name)
     if wrong := wrong_words(key, meta.uid, meta.resource_version):
         raise InvalidRequest.of([each.below("metadata") for each in wrong])
     payload = kept.SerializeToString(deterministic=True)
     digest = hashlib.blake2b(meta.uid.encode(), digest_size=DIGEST_BYTES)
-    digest.update(b"\0" + digest_input(kept, payload))
+    digest.update(b"\0" + digest_input(kind, kept, payload))
     return StoredObject(
         key=key,
         payload=payload,
@@ -157,105 +201,60 @@ def _content(message: ClusterObject) -> tuple[Kind, AnyObject]:
     return _KINDS[field], content
 
 
-def stored_form(kind: Kind, encoded: bytes) -> Kept:
+def stored_form(kind: Kind, encoded: bytes, *, merged: bool = False) -> Kept:
     """The fields of an object that are stored, normalized.
 
     Args:
         kind: anything but a reservation.
         encoded: the whole object; it has been parsed before, so it does parse.
+        merged: an API server stored it, with its label keys in the selectors of its affinity.
     """
     kept = _KEPT[kind].FromString(encoded)
     kept.DiscardUnknownFields()
     _tidy_meta(kind, kept.metadata)
     if isinstance(kept, pb.StoredPod):
-        _tidy_spec(kept.spec)
-        _tidy_status(kept.status)
-    _clear_if_empty(kept, "spec")
-    if isinstance(kept, pb.StoredPod | pb.StoredNode):
-        _clear_if_empty(kept, "status")
+        tidy_pod(kept, merged=merged)
+    elif isinstance(kept, pb.StoredNode):
+        clear_if_empty(kept.status, "node_info")
+    for name in ("spec", "status"):
+        if name in kept.DESCRIPTOR.fields_by_name:
+            clear_if_empty(kept, name)
     return kept
 
 
-def digest_input(kept: Kept, encoded: bytes) -> bytes:
+def digest_input(kind: Kind, kept: Kept, encoded: bytes) -> bytes:
     """The part of a stored object that decisions about other pods depend on, as bytes to hash."""
     if isinstance(kept, pb.StoredNode):
         return encoded
     if isinstance(kept, pb.StoredPod):
         # Without what concerns the pod alone: its constraints, its readiness, its restarts.
-        part = pb.RelevantPod.FromString(encoded)
-        part.DiscardUnknownFields()
+        part = relevant_part(encoded)
         terminating = kept.metadata.HasField("deletion_timestamp")
         ended = kept.status.phase in TERMINAL_PHASES
         return b"%d%d" % (terminating, ended) + part.SerializeToString(deterministic=True)
     if isinstance(kept, pb.StoredService):
         return kept.spec.SerializeToString(deterministic=True)
-    copy = type(kept).FromString(encoded).spec
-    copy.ClearField("replicas")
+    copy = type(kept).FromString(encoded)
+    if isinstance(copy, _OWNERS):
+        copy.spec.ClearField("replicas")
+        return copy.spec.SerializeToString(deterministic=True)
+    copy.metadata.ClearField("creation_timestamp")
+    if kind not in _LABELS_DECIDE:
+        copy.metadata.ClearField("labels")
+    if copy.metadata.HasField("deletion_timestamp"):
+        copy.metadata.deletion_timestamp.Clear()
     return copy.SerializeToString(deterministic=True)
 
 
 def _tidy_meta(kind: Kind, meta: pb.StoredMeta) -> None:
-    meta.namespace = "" if kind is Kind.NODE else meta.namespace or DEFAULT_NAMESPACE
-    _clear_if_empty(meta, "creation_timestamp")
-    cost = meta.annotations.get(DELETION_COST)
+    meta.namespace = "" if kind in CLUSTER_SCOPED else meta.namespace or DEFAULT_NAMESPACE
+    clear_if_empty(meta, "creation_timestamp")
+    decisive = _ANNOTATIONS.get(kind, frozenset())
+    kept = {name: text for name, text in meta.annotations.items() if name in decisive}
     meta.annotations.clear()
-    if kind is Kind.POD and cost is not None:
-        meta.annotations[DELETION_COST] = cost
-    _keep(meta.owner_references, lambda owner: owner.controller)
+    meta.annotations.update(kept)
+    keep(meta.owner_references, lambda owner: owner.controller)
     del meta.owner_references[1:]
-
-
-def _tidy_spec(spec: pb.StoredPodSpec) -> None:
-    _keep(spec.volumes, lambda v: v.volume_source.HasField("persistent_volume_claim"))
-    for containers in (spec.containers, spec.init_containers):
-        for container in containers:
-            _keep(container.ports, lambda port: port.host_port != 0)
-            _default_requests(container.resources)
-            _clear_if_empty(container, "resources")
-    spec.resources.limits.clear()
-    _clear_if_empty(spec, "resources")
-    _tidy_affinity(spec.affinity)
-    _clear_if_empty(spec, "affinity")
-
-
-def _default_requests(resources: pb.StoredResources) -> None:
-    """Default requests to limits, as the API server does for a new pod."""
-    for name, limit in resources.limits.items():
-        if name not in resources.requests:
-            resources.requests[name].CopyFrom(limit)
-    resources.limits.clear()
-
-
-def _tidy_affinity(affinity: api.Affinity) -> None:
-    if not affinity.node_affinity.HasField("required_during_scheduling_ignored_during_execution"):
-        affinity.ClearField("node_affinity")
-    for name in ("pod_affinity", "pod_anti_affinity"):
-        required = getattr(affinity, name).required_during_scheduling_ignored_during_execution
-        if required:
-            required[:] = [b""]  # that there are terms is all that is looked at
-        else:
-            affinity.ClearField(name)
-
-
-def _tidy_status(status: pb.StoredPodStatus) -> None:
-    _keep(status.conditions, lambda condition: condition.type == READY)
-    for condition in status.conditions:
-        _clear_if_empty(condition, "last_transition_time")
-    _keep(status.container_statuses, lambda container: container.restart_count != 0)
-    _keep(status.init_container_statuses, lambda container: container.restart_count != 0)
-
-
-def _keep(parts: RepeatedCompositeFieldContainer[_P], wanted: Callable[[_P], bool]) -> None:
-    """Remove the other elements."""
-    for index in reversed(range(len(parts))):
-        if not wanted(parts[index]):
-            del parts[index]
-
-
-def _clear_if_empty(message: Message, field: str) -> None:
-    """Make an empty sub-message an absent one; for fields where that means the same."""
-    if message.HasField(field) and not getattr(message, field).ByteSize():
-        message.ClearField(field)
 
 
 PHASES: Final = ("", "Pending", "Running", "Succeeded", "Failed", "Unknown")

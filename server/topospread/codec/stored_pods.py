@@ -7,16 +7,16 @@ CorruptValue.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from topospread.codec.demands import lenient_demand
+from topospread.codec.demands import lenient_demand, running_requests
 from topospread.codec.parsing import parse_stored
 from topospread.codec.pods import pod_from_proto
-from topospread.codec.rows import ChangeDecoder
-from topospread.codec.stored import READY, object_from_stored
+from topospread.codec.rows import ChangeDecoder, is_resized
+from topospread.codec.stored import object_from_stored
+from topospread.codec.tidying import POD_SCHEDULED, READY
 from topospread.generated.internal.v1 import stored_pb2
-from topospread.kube.demands import VOLUMES
 from topospread.kube.objects import DEFAULT_NAMESPACE, TERMINAL_PHASES
 from topospread.spread.deletion import DeletionCandidate, deletion_cost
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
@@ -24,16 +24,41 @@ from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from topospread.kube.demands import Demand
+    from topospread.kube.demands import Demand, Requests
     from topospread.kube.objects import Pod
     from topospread.store.model import StoredObject
 
 
 ALWAYS: Final = "Always"
 TRUE: Final = "True"
+FALSE: Final = "False"
 
 NOT_RESCHEDULED_KINDS: Final = frozenset({"DaemonSet", "Node"})
 """Controllers whose pods are not recreated elsewhere: a DaemonSet's, and static pods' mirrors."""
+
+
+class UnscheduledCondition(NamedTuple):
+    """The condition PodScheduled of a pod that waits.
+
+    Attributes:
+        reason: ``Unschedulable``, ``SchedulingGated`` or another.
+        message: the scheduler's.
+        since: seconds since 1970; 0 where it is not known.
+    """
+
+    reason: str
+    message: str
+    since: int
+
+
+def unscheduled_condition(encoded: bytes) -> UnscheduledCondition | None:
+    """What the scheduler said of a v1.Pod that it did not bind; None where it said nothing."""
+    pod = parse_stored(pb.Pod, encoded)
+    for each in pod.status.conditions:
+        if each.type == POD_SCHEDULED and each.status == FALSE and not pod.spec.node_name:
+            since = each.last_transition_time.seconds
+            return UnscheduledCondition(each.reason, each.message, since)
+    return None
 
 
 class EncodedPod(NamedTuple):
@@ -186,6 +211,8 @@ class EvictionFacts(NamedTuple):
         owner: kind of its controller; empty when it has none.
         claims: whether it mounts a persistent volume claim.
         created: seconds since 1970; 0 when unknown.
+        demand: of its node, once it is recreated.
+        takes: of its node while it runs.
     """
 
     owner: str
@@ -194,6 +221,7 @@ class EvictionFacts(NamedTuple):
     claims: bool
     created: int
     demand: Demand
+    takes: Requests
 
 
 def bound_pod(payload: bytes, terminal: frozenset[str]) -> BoundPod:
@@ -218,17 +246,22 @@ class EvictionReader:
         """
         pod = parse_stored(stored_pb2.EvictedPod, payload)
         meta, spec = pod.metadata, pod.spec
-        demand = self._demand(spec, payload)
+        demand = self._demand(pod, payload)
+        takes = demand.requests
+        if is_resized(pod.status):
+            takes = running_requests(parse_stored(pb.Pod, payload))
         return EvictionFacts(
             owner=next((each.kind for each in meta.owner_references if each.controller), ""),
             priority=spec.priority,
             deletion_cost=deletion_cost(meta.annotations),
-            claims=VOLUMES in demand.not_modelled,
+            claims=any(each.claim for each in demand.volumes),
             created=meta.creation_timestamp.seconds,
             demand=demand,
+            takes=takes,
         )
 
-    def _demand(self, spec: stored_pb2.EvictedPodSpec, payload: bytes) -> Demand:
+    def _demand(self, pod: stored_pb2.EvictedPod, payload: bytes) -> Demand:
+        meta, spec = pod.metadata, pod.spec
         key = (
             tuple(spec.volumes),
             tuple(spec.containers),
@@ -236,11 +269,18 @@ class EvictionReader:
             tuple(spec.init_containers),
             tuple(spec.overhead),
             tuple(spec.scheduling_gates),
+            tuple(spec.resource_claims),
             spec.resources,
+            spec.priority,
+            spec.preemption_policy,
+            # Terms are about the pod's namespace, and may have its labels in them.
+            (meta.namespace, tuple(meta.labels)) if spec.affinity else (),
         )
         demand = self._demands.get(key)
         if demand is None:
-            demand = self._demands[key] = lenient_demand(parse_stored(pb.Pod, payload).spec)
+            whole = parse_stored(pb.Pod, payload)
+            whole.ClearField("status")  # the claims that were made for this one
+            demand = self._demands[key] = replace(lenient_demand(whole), node_name="")
         return demand
 
 

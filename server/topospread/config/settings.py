@@ -33,7 +33,14 @@ class RuleSettings:
     """Feature gates by upstream's names, `Name=true,OtherName=false`; they go before those in the
     configuration file.
 
-    Upstream's defaults.
+    Upstream's defaults in the cluster's version.
+    """
+
+    kubernetes_version: str = ""
+    """Kubernetes version of clusters that report none, such as `1.37`: what is not synced, and not
+    pushed with one.
+
+    The newest that is known.
     """
 
 
@@ -330,7 +337,7 @@ class SyncSettings:
     """The sync of a cluster from its API server."""
 
     sync: bool = False
-    """Sync a cluster's state from its API server: list and watch nodes, pods and workloads.
+    """Sync a cluster's state from its API server: list and watch nodes, pods, volumes and so on.
 
     Needs access to a cluster, and the extra `sync`.
     """

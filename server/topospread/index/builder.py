@@ -14,35 +14,47 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from topospread.cache import GROUP_BYTES, Budget
+from topospread.index.attached import AttachedVolumes
 from topospread.index.changes import (
     IndexChange,
+    KindChange,
     NodeChange,
+    ObjectChange,
     PodChange,
     PodRow,
     ReservationChange,
     ReservationRow,
+    VersionChange,
 )
 from topospread.index.groups import Group, GroupUsage
+from topospread.index.holdings import NO_HOLDINGS
 from topospread.index.nodes import NodeTable
+from topospread.index.objects import NO_OBJECTS
 from topospread.index.pod_classes import LabelSet, LabelSets, PodClasses
 from topospread.index.pods import NodeSlots, Place, PodTable, SortedSlots
 from topospread.index.snapshot import (
     NO_RESERVATIONS,
     NO_USAGE,
     NO_WORKLOADS,
-    PODS,
     NamespaceWorkloads,
     Snapshot,
+    taken_by,
 )
+from topospread.spread.settings import NEWEST, known_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
+    from topospread.index.holdings import Held
+    from topospread.index.objects import ObjectPlace
     from topospread.index.pod_classes import NamespaceClasses
     from topospread.index.pods import PodMembers
-    from topospread.kube.demands import Requests
+    from topospread.index.snapshot import Counted
+    from topospread.kube.demands import Holds, Requests
     from topospread.kube.objects import Node, Workload
+    from topospread.kube.versions import KubernetesVersion
+    from topospread.kube.volumes import ClusterValue
     from topospread.spread.topology import GroupKey
 
 CHANGES_PER_YIELD: Final = 50
@@ -73,6 +85,7 @@ class Builder:
         max_groups: int = 4096,
         budget: Budget | None = None,
         yield_control: Callable[[], None] = lambda: None,
+        version: KubernetesVersion = NEWEST,
     ) -> None:
         self._lock = threading.Lock()
         self._max_groups = max_groups
@@ -91,10 +104,16 @@ class Builder:
         self._workloads: dict[str, NamespaceWorkloads] = {}
         self._reservations = NO_RESERVATIONS
         self._usage = NO_USAGE
+        self._objects = NO_OBJECTS
+        self._holdings = NO_HOLDINGS
+        self._nominated: Mapping[str, PodRow] = {}
         self._pod_classes: Mapping[str, NamespaceClasses] = {}
         self._origin = object()
+        self._version_unless_reported = version
+        self._reported_version: KubernetesVersion | None = None
+        self._attached = AttachedVolumes()
         empty = NodeTable(0, ())
-        self.snapshot = Snapshot(0, empty, {}, {}, 0, origin=self._origin)
+        self.snapshot = Snapshot(0, empty, {}, {}, 0, origin=self._origin, version=version)
         self._budget.add(self)
 
     # ------------------------------ folding
@@ -113,6 +132,12 @@ class Builder:
                     self._fold_reservation(change, batch)
                 elif isinstance(change, NodeChange):
                     self._fold_node(change, batch)
+                elif isinstance(change, VersionChange):
+                    self._reported_version = change.version
+                elif isinstance(change, ObjectChange):
+                    batch.objects[change.kind, change.namespace, change.name] = change.value
+                elif isinstance(change, KindChange):
+                    batch.unknown[change.kind] = change.unknown
                 else:
                     rows = batch.workloads.setdefault(change.namespace, {})
                     rows[change.kind, change.name] = change.workload
@@ -126,13 +151,18 @@ class Builder:
         batch.reservations[held] = row
         counted = None
         if row is not None:
-            counted = PodRow(row.labels, row.node_name, counted=True, requests=row.requests)
+            counted = PodRow(
+                row.labels, row.node_name, counted=True, requests=row.requests, holds=row.holds
+            )
         # A key that no pod has: it counts beside its pod, whatever becomes of that.
         self._fold_row(f"{held}/", change.namespace, counted, batch)
 
     def _fold_row(self, key: str, namespace: str, row: PodRow | None, batch: _Batch) -> None:
         before = self._pods.place(key)
         after = None
+        nominated = None if row is None else row.nominated
+        if nominated is not None or key in self._nominated or key in batch.nominated:
+            batch.nominated[key] = nominated
         if row is None:
             self._pods.remove(key)
         else:
@@ -152,7 +182,7 @@ class Builder:
 
     def _add_delta(self, place: Place, delta: int, batch: _Batch) -> None:
         if place.requests is not None:
-            batch.use(place.slot, place.requests, delta)
+            batch.use(place.slot, place.requests, place.holds, delta)
         if place.label_set >= 0:
             batch.add((place.label_set, place.slot), delta)
             labels = self._labels.by_number(place.label_set)
@@ -168,8 +198,9 @@ class Builder:
             number = self._classes.intern(namespace, row.template, row.labels).number
         if not row.counted and row.requests is None:
             return None if number < 0 else Place(-1, -1, None, number)
-        labels = self._labels.intern(namespace, row.labels).number if row.counted else -1
-        return Place(self._slots.of(row.node_name), labels, row.requests, number)
+        labels = self._labels.intern(namespace, row.labels, terminating=not row.counted)
+        slot = self._slots.of(row.node_name)
+        return Place(slot, labels.number, row.requests, number, row.holds)
 
     def _fold_node(self, change: NodeChange, batch: _Batch) -> None:
         slot = self._slots.of(change.name)
@@ -216,6 +247,13 @@ class Builder:
             self._pod_classes = self._classes.changed(self._pod_classes, batch.classes)
         if batch.used:
             self._usage = self._usage.changed(batch.used)
+        if batch.objects or batch.unknown:
+            self._objects = self._objects.changed(batch.objects, batch.unknown)
+        if batch.held:
+            self._holdings = self._holdings.changed(batch.held)
+        if batch.nominated:
+            rows = {**self._nominated, **batch.nominated}
+            self._nominated = {pod: row for pod, row in rows.items() if row is not None}
         nodes = self.snapshot.nodes
         if batch.nodes:
             nodes = nodes.changed(batch.nodes, self._slots.capacity)
@@ -228,7 +266,9 @@ class Builder:
     def is_counted(self, namespace: str, name: str) -> bool:
         """Whether a pod is bound and counts, as of the last fold or the one under way."""
         place = self._pods.place(f"{namespace}/{name}")
-        return place is not None and place.label_set >= 0
+        if place is None or place.label_set < 0:
+            return False
+        return not self._labels.by_number(place.label_set).terminating
 
     def members(self) -> PodMembers:
         """The pods of the newest snapshot by class."""
@@ -342,6 +382,7 @@ class Builder:
             self._groups = {key: group for key, group in kept if key not in gone}
 
     def _swap(self, nodes: NodeTable) -> Snapshot:
+        reported = self._reported_version
         self.snapshot = Snapshot(
             self.snapshot.sequence + 1,
             nodes,
@@ -354,21 +395,43 @@ class Builder:
             self._labels.live,
             self._pod_classes,
             self._origin,
+            holdings=self._holdings,
+            nominated=self._nominated,
+            objects=self._objects,
+            attached=self._attached,
+            version=self._version_unless_reported if reported is None else known_version(reported),
+            reported_version=reported,
         )
         return self.snapshot
 
 
 class _Batch:
-    __slots__ = ("abandoned", "classes", "deltas", "nodes", "reservations", "used", "workloads")
+    __slots__ = (
+        "abandoned",
+        "classes",
+        "deltas",
+        "held",
+        "nodes",
+        "nominated",
+        "objects",
+        "reservations",
+        "unknown",
+        "used",
+        "workloads",
+    )
 
     def __init__(self) -> None:
         self.deltas: dict[tuple[int, int], int] = {}
         self.nodes: dict[int, Node | None] = {}
         self.reservations: dict[str, ReservationRow | None] = {}
-        self.used: dict[tuple[str, int], int] = {}
+        self.used: dict[tuple[Counted, int], int] = {}
+        self.held: list[Held] = []
+        self.nominated: dict[str, PodRow | None] = {}
         self.abandoned: set[LabelSet] = set()
         self.classes: dict[int, list[int]] = {}
         self.workloads: dict[str, dict[tuple[str, str], Workload | None]] = {}
+        self.objects: dict[ObjectPlace, ClusterValue | None] = {}
+        self.unknown: dict[str, str] = {}
 
     def add(self, counts_for: tuple[int, int], delta: int) -> None:
         self.deltas[counts_for] = self.deltas.get(counts_for, 0) + delta
@@ -379,7 +442,9 @@ class _Batch:
             counts = self.classes[pod_class] = [0, 0]
         counts[pending] += delta
 
-    def use(self, slot: int, requests: Requests, delta: int) -> None:
-        for resource, amount in ((PODS, 1), *requests):
+    def use(self, slot: int, requests: Requests, holds: Holds | None, delta: int) -> None:
+        for resource, amount in taken_by(requests, holds):
             here = (resource, slot)
             self.used[here] = self.used.get(here, 0) + delta * amount
+        if holds is not None:
+            self.held.append((slot, holds, delta))

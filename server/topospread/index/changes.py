@@ -1,4 +1,4 @@
-"""Changes that the builder folds: nodes, pods and workloads, stripped to what is counted."""
+"""Changes that the builder folds: objects, stripped to what is counted or looked at."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from topospread.kube.demands import Requests
+    from topospread.kube.demands import Holds, Requests
     from topospread.kube.objects import Node, Workload
+    from topospread.kube.versions import KubernetesVersion
+    from topospread.kube.volumes import ClusterValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,9 @@ class PodRow:
         requests: (resource, amount) that it takes from its node, sorted; None when it is not bound
             or has ended. A terminating pod still takes its part.
         template: of its pod class; None when it has none, being on its way out or ended.
+        holds: what it holds of its node beside amounts; None for nothing, as of most pods, and
+            where it takes nothing.
+        nominated: of one that waits, as it would be on the node where preemption makes room for it.
     """
 
     labels: tuple[tuple[str, str], ...]
@@ -28,6 +33,13 @@ class PodRow:
     counted: bool
     requests: Requests | None = None
     template: bytes | None = None
+    holds: Holds | None = None
+    nominated: PodRow | None = None
+
+    @property
+    def terminating(self) -> bool:
+        """Whether it is about to end, and takes its part of its node until then."""
+        return not self.counted and self.requests is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,7 @@ class ReservationRow:
         expires_at: milliseconds since 1970 on the store's clock; 0 for never.
         requests: (resource, amount) that the pod will take, sorted.
         id: of the call that made or renewed it, and when; empty when an older server did.
+        holds: as a PodRow's.
     """
 
     uid: str
@@ -57,6 +70,12 @@ class ReservationRow:
     expires_at: int = 0
     requests: Requests = ()
     id: str = ""
+    holds: Holds | None = None
+
+    @property
+    def terminating(self) -> bool:
+        """Never."""
+        return False
 
     @property
     def counted(self) -> bool:
@@ -95,4 +114,42 @@ class WorkloadChange:
     workload: Workload | None
 
 
-IndexChange = PodChange | ReservationChange | NodeChange | WorkloadChange
+@dataclass(frozen=True, slots=True)
+class VersionChange:
+    """The Kubernetes version that the cluster reports as it is now; None when it reports none."""
+
+    version: KubernetesVersion | None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChange:
+    """A volume, a namespace or the like as it is now; ``value`` is None when it is gone.
+
+    Attributes:
+        kind: as Kubernetes writes it.
+        namespace: empty for kinds without.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    value: ClusterValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class KindChange:
+    """Whether a feed reads all objects of a kind; ``unknown`` says why not, empty if it does."""
+
+    kind: str
+    unknown: str
+
+
+IndexChange = (
+    PodChange
+    | ReservationChange
+    | NodeChange
+    | WorkloadChange
+    | ObjectChange
+    | KindChange
+    | VersionChange
+)

@@ -70,7 +70,7 @@ class NodeTable:
         "_columns",
         "_conditions",
         "_cordoned",
-        "_has_allocatable",
+        "_declaring",
         "_hashes",
         "_id",
         "_label_keys",
@@ -110,7 +110,7 @@ class NodeTable:
         self._conditions = NodeConditions()
         self.forget()
         self._cordoned: Bools | None = None
-        self._has_allocatable: Bools | None = None
+        self._declaring: dict[str, Bools] = {}
         self._allocatable: dict[str, Ints] = {}
         self._resources: frozenset[str] | None = None
         self._label_keys: frozenset[str] | None = label_keys
@@ -205,16 +205,16 @@ class NodeTable:
             )
         return self._cordoned
 
-    @property
-    def has_allocatable(self) -> Bools:
-        """[capacity] whether the node reports what is allocatable."""
-        if self._has_allocatable is None:
-            self._has_allocatable = self.allocatable("") > 0
-        return self._has_allocatable
-
-    def reports_allocatable(self, slot: int) -> bool:
-        """Whether one node does."""
-        return bool(self.allocatable("")[slot])
+    def declaring(self, feature: str) -> Bools:
+        """[capacity] whether the node declares a feature, of which there are few."""
+        declaring = self._declaring.get(feature)
+        if declaring is None:
+            declaring = self._declaring[feature] = np.fromiter(
+                (node is not None and feature in node.declared_features for node in self._nodes),
+                np.bool_,
+                self.capacity,
+            )
+        return declaring
 
     def offers(self, resource: str) -> bool:
         """Whether any node names the resource among its allocatable ones."""
@@ -225,13 +225,10 @@ class NodeTable:
         return resource in self._resources
 
     def allocatable(self, resource: str) -> Ints:
-        """[capacity] the allocatable amount of each node, in the scheduler's units; 0 for none.
-
-        For the resource "", how many resources the node names.
-        """
+        """[capacity] the allocatable amount of each node, in the scheduler's units; 0 for none."""
         column = self._allocatable.get(resource)
         if column is None:
-            if resource and not self.offers(resource):
+            if not self.offers(resource):
                 # Callers may ask for any: one that no node has costs no look at the nodes.
                 return np.zeros(self.capacity, dtype=np.int64)
             column = np.fromiter(
@@ -347,8 +344,6 @@ class NodeTable:
 
 
 def _amount(node: Node, resource: str) -> int:
-    if not resource:
-        return len(node.allocatable)
     for name, amount in node.allocatable:
         if name == resource:
             return amount

@@ -90,8 +90,13 @@ def apply_overlay(
         snapshot,
         nodes=_nodes(snapshot, changes),
         groups=_groups(snapshot, groups, emptied),
-        reservations=_reservations(snapshot, {*changes.gone, *changes.emptied}),
+        reservations=_reservations(snapshot, left),
         usage=usage,
+        # What pods hold on nodes that are gone would be looked at by its slots.
+        holdings=snapshot.holdings.emptied(drained),
+        nominated={
+            pod: row for pod, row in snapshot.nominated.items() if row.node_name not in left
+        },
         slots=max(snapshot.slots, nodes.capacity) + len(changes.joined),
     )
     moves = sorted(

@@ -11,11 +11,14 @@ while a fold changes a few. The next version of a namespace copies the parts tha
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from typing_extensions import override
+
+from topospread.spread.topology import ALL_NAMESPACES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -66,28 +69,31 @@ _NO_SETS: frozenset[LabelSet] = frozenset()
 
 @dataclass(slots=True, eq=False)
 class LabelSet:
-    """One distinct set of labels in one namespace.
+    """One distinct set of labels in one namespace, of pods that terminate or of others.
 
     Attributes:
         number: its index in the pod table's column; reused when the last pod is gone.
-        pods: how many counted pods have it.
-        groups: the groups whose selectors match it.
+        terminating: whether its pods are bound and terminate.
+        pods: how many pods have it.
+        groups: the groups that count its pods.
     """
 
     number: int
     namespace: str
     pairs: Pairs
     labels: dict[str, str]
+    terminating: bool = False
     pods: int = 0
     groups: list[GroupKey] = field(default_factory=list)
 
 
 class LabelSets(Numbered[LabelSet]):
-    """The label sets of counted pods, and the groups that are kept; for one builder and thread."""
+    """The label sets of bound pods, and the groups that are kept; for one builder and thread."""
 
     def __init__(self) -> None:
         super().__init__()
         self._by_content: dict[tuple[str, Pairs], LabelSet] = {}
+        self._terminating: dict[tuple[str, Pairs], LabelSet] = {}
         # (namespace, key, value) to the label sets that have the pair; (namespace,) to all of a
         # namespace.
         self._postings: dict[tuple[str, ...], set[LabelSet]] = {}
@@ -101,47 +107,63 @@ class LabelSets(Numbered[LabelSet]):
 
     @property
     def live(self) -> int:
-        """The number of label sets."""
+        """The number of label sets of counted pods."""
         return len(self._by_content)
 
-    def intern(self, namespace: str, pairs: Pairs) -> LabelSet:
+    def intern(self, namespace: str, pairs: Pairs, *, terminating: bool = False) -> LabelSet:
         """The label set with this content; made when it is new."""
-        known = self._by_content.get((namespace, pairs))
+        by_content = self._terminating if terminating else self._by_content
+        known = by_content.get((namespace, pairs))
         if known is not None:
             return known
         number = self._new_number()
-        made = self._by_number[number] = LabelSet(number, namespace, pairs, dict(pairs))
-        self._by_content[(namespace, pairs)] = made
+        made = LabelSet(number, namespace, pairs, dict(pairs), terminating)
+        self._by_number[number] = by_content[(namespace, pairs)] = made
         for posting in self._posting_keys(made):
             self._postings.setdefault(posting, set()).add(made)
-        made.groups = [g for g in self._candidates(made) if g.selector.matches(made.labels)]
+        made.groups = [
+            group
+            for group in self._candidates(made)
+            if (group.terminating or not terminating) and group.selector.matches(made.labels)
+        ]
         return made
 
     def release(self, labels: LabelSet) -> None:
-        """Forget a label set that no counted pod has any more."""
-        del self._by_content[(labels.namespace, labels.pairs)]
+        """Forget a label set that no pod has any more."""
+        by_content = self._terminating if labels.terminating else self._by_content
+        del by_content[(labels.namespace, labels.pairs)]
         self._release_number(labels.number)
         for posting in self._posting_keys(labels):
             _discard(self._postings, posting, labels)
 
     def watch(self, group: GroupKey) -> list[LabelSet]:
-        """Begin to keep a group; returns the label sets that match it."""
+        """Begin to keep a group; returns the label sets that it counts."""
         for key in _watch_keys(group):
             self._watching.setdefault(key, set()).add(group)
-        matching = list(self.matching(group.namespace, group.selector))
-        for labels in matching:
+        counted = list(self.counted_by(group))
+        for labels in counted:
             labels.groups.append(group)
-        return matching
+        return counted
 
     def unwatch(self, group: GroupKey) -> None:
         """Stop keeping a group."""
         for key in _watch_keys(group):
             _discard(self._watching, key, group)
-        for labels in self.matching(group.namespace, group.selector):
+        for labels in self.counted_by(group):
             labels.groups.remove(group)
 
-    def matching(self, namespace: str, selector: Selector) -> Iterator[LabelSet]:
-        """The label sets of a namespace that a selector matches."""
+    def counted_by(self, group: GroupKey) -> Iterator[LabelSet]:
+        """The label sets whose pods a group counts."""
+        for namespace in group.all_namespaces:
+            for labels in self._matching(namespace, group.selector):
+                if group.terminating or not labels.terminating:
+                    yield labels
+
+    def _matching(self, namespace: str, selector: Selector) -> Iterator[LabelSet]:
+        """The label sets of a namespace, or of all, that a selector matches."""
+        if namespace in ALL_NAMESPACES:
+            everywhere = (labels for labels in self._by_number if labels is not None)
+            return (labels for labels in everywhere if selector.matches(labels.labels))
         pool = self._postings.get((namespace,), _NO_SETS)
         for requirement in selector.requirements:
             if requirement.operator != "In":
@@ -155,9 +177,10 @@ class LabelSets(Numbered[LabelSet]):
         return (labels for labels in pool if selector.matches(labels.labels))
 
     def _candidates(self, labels: LabelSet) -> Iterator[GroupKey]:
-        yield from self._watching.get((labels.namespace,), ())
-        for key, value in labels.pairs:
-            yield from self._watching.get((labels.namespace, key, value), ())
+        for namespace in (labels.namespace, *ALL_NAMESPACES):
+            yield from self._watching.get((namespace,), ())
+            for key, value in labels.pairs:
+                yield from self._watching.get((namespace, key, value), ())
 
     @staticmethod
     def _posting_keys(labels: LabelSet) -> Iterator[tuple[str, ...]]:
@@ -167,11 +190,12 @@ class LabelSets(Numbered[LabelSet]):
 
 
 def _watch_keys(group: GroupKey) -> Iterable[tuple[str, ...]]:
-    """The keys under which new label sets find a group: one In requirement, or the namespace."""
+    """The keys under which new label sets find a group: one In requirement, or the namespaces."""
     for requirement in group.selector.requirements:
         if requirement.operator == "In":
-            return [(group.namespace, requirement.key, value) for value in requirement.values]
-    return [(group.namespace,)]
+            key, values = requirement.key, requirement.values
+            return [(name, key, value) for name in group.all_namespaces for value in values]
+    return [(name,) for name in group.all_namespaces]
 
 
 def _discard(index: dict[_K, set[_V]], key: _K, member: _V) -> None:
@@ -295,7 +319,8 @@ class PodClasses(Numbered[PodClass]):
         pod_class = known.get(template)
         if pod_class is None:
             number = self._new_number()
-            pod_class = PodClass(number, namespace, template, labels)
+            # Of pods with claims each is a class: they share the namespace's text.
+            pod_class = PodClass(number, sys.intern(namespace), template, labels)
             known[template] = self._by_number[number] = pod_class
         return pod_class
 

@@ -1,4 +1,4 @@
-"""The slots of nodes, and for each pod its slot, label set, requests and class.
+"""The slots of nodes, and for each pod its slot, label set, requests, class and what it holds.
 
 Integer columns, so that a group never seen before is counted, and the pods of a class are found, by
 array operations over all pods; and a name to row map, so that a change finds what the pod counted
@@ -19,26 +19,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topospread.index.pod_classes import PodClass
-    from topospread.kube.demands import Requests
+    from topospread.kube.demands import Holds, Requests
 
 
 _NONE: Final = -1
 
 
 class Place(NamedTuple):
-    """Slot, label set, requests and class of a pod.
+    """Slot, label set, requests and class of a pod, and what it holds.
 
     Attributes:
         slot: of its node; −1 when it has none, or neither counts nor takes anything there.
-        label_set: that it counts for; −1 when it does not count.
+        label_set: that it counts for; −1 when it does not count. That of a terminating pod is
+            another than that of others.
         requests: what it takes there; None for nothing.
         pod_class: number of its class; −1 for none.
+        holds: beside amounts; None for nothing.
     """
 
     slot: int
     label_set: int
     requests: Requests | None
     pod_class: int = _NONE
+    holds: Holds | None = None
 
 
 class PodTable:
@@ -48,6 +51,7 @@ class PodTable:
         self._rows: dict[str, int] = {}
         self._keys: list[str] = []
         self._requests: list[Requests | None] = []
+        self._holds: list[Holds | None] = []
         # Not NumPy's, where reading or writing one element takes several times as long.
         self._slot, self._label_set, self._class = array("i"), array("i"), array("i")
         self._free: list[int] = []
@@ -64,7 +68,7 @@ class PodTable:
         slot, pod_class = self._slot[row], self._class[row]
         if slot == pod_class == _NONE:
             return None
-        return Place(slot, self._label_set[row], self._requests[row], pod_class)
+        return Place(slot, self._label_set[row], self._requests[row], pod_class, self._holds[row])
 
     def put(self, key: str, place: Place | None) -> None:
         """Store where a pod is from now on."""
@@ -72,9 +76,13 @@ class PodTable:
         if row is None:
             row = self._rows[key] = self._new_row()
             self._keys[row] = key
-        self._slot[row], self._label_set[row], self._requests[row], self._class[row] = (
-            place or _NOWHERE
-        )
+        (
+            self._slot[row],
+            self._label_set[row],
+            self._requests[row],
+            self._class[row],
+            self._holds[row],
+        ) = place or _NOWHERE
 
     def remove(self, key: str) -> None:
         """Forget a pod; unknown ones are ignored."""
@@ -109,6 +117,7 @@ class PodTable:
             return self._free.pop()
         self._keys.append("")
         self._requests.append(None)
+        self._holds.append(None)
         for column in (self._slot, self._label_set, self._class):
             column.append(_NONE)
         return len(self._requests) - 1

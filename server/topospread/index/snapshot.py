@@ -1,7 +1,8 @@
 """One immutable state of a cluster: what decisions are computed from.
 
 Besides the nodes and the counts it has reservations, usage (what the pods on each node take of its
-resources) and workloads. The next version of each copies what changes.
+resources), workloads and the other objects (volumes, namespaces). The next version of each copies
+what changes.
 """
 
 from __future__ import annotations
@@ -11,19 +12,28 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.index.attached import AttachedVolumes
 from topospread.index.groups import DomainCounts, NodesByCount
+from topospread.index.holdings import NO_HOLDINGS
+from topospread.index.objects import NO_OBJECTS, Objects
+from topospread.index.parted_map import PartedMap
 from topospread.kube.workloads import SERVICE
+from topospread.spread.settings import NEWEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
+    from topospread.index.attached import VolumeTable
     from topospread.index.changes import PodRow, ReservationRow
     from topospread.index.groups import Group, ResultMemo
+    from topospread.index.holdings import Holdings
     from topospread.index.nodes import NodeTable
     from topospread.index.pod_classes import NamespaceClasses
+    from topospread.kube.demands import Holds, Requests
     from topospread.kube.objects import Workload
+    from topospread.kube.versions import KubernetesVersion
     from topospread.spread.cells import Cells, Partition
     from topospread.spread.topology import (
         Bools,
@@ -44,6 +54,9 @@ SPARSE: Final = 8
 
 PODS: Final = "pods"
 
+Counted = str | int
+"""A resource; or a priority, of which each pod of it takes one."""
+
 _WRAP: Final = 1 << 64
 
 
@@ -53,14 +66,14 @@ class Usage:
     __slots__ = ("_base", "_made", "_pending", "_size")
 
     def __init__(
-        self, base: Mapping[str, Ints], pending: Mapping[str, Mapping[int, int]], size: int
+        self, base: Mapping[Counted, Ints], pending: Mapping[Counted, Mapping[int, int]], size: int
     ) -> None:
         self._base = base
         self._pending = pending
         self._size = size
-        self._made: dict[str, Ints] = {}
+        self._made: dict[Counted, Ints] = {}
 
-    def taken(self, resource: str, capacity: int) -> Ints:
+    def taken(self, resource: Counted, capacity: int) -> Ints:
         """[capacity] the amount of a resource that is taken on each slot."""
         amounts = self._made.get(resource)
         if amounts is None and resource not in self._base and resource not in self._pending:
@@ -72,14 +85,30 @@ class Usage:
             self._made[resource] = amounts
         return amounts if amounts.size == capacity else amounts[:capacity]
 
-    def on(self, slot: int) -> dict[str, int]:
-        """The amounts taken on one slot, by resource; without those of which nothing is."""
+    def on(self, slot: int) -> dict[Counted, int]:
+        """The amounts taken on one slot; without those of which nothing is.
+
+        By resource, with PODS, and by priority.
+        """
         taken = {
             name: int(self.taken(name, slot + 1)[slot]) for name in (*self._base, *self._pending)
         }
         return {name: amount for name, amount in taken.items() if amount}
 
-    def changed(self, differences: Mapping[tuple[str, int], int]) -> Usage:
+    def lower_priority(self, priority: int, capacity: int) -> Ints:
+        """[capacity] pods of a lower priority than this."""
+        named = {*self._base, *self._pending, *self._made}
+        others = [each for each in named if isinstance(each, int)]
+        # All that are of no other are of priority 0.
+        found = self.taken(PODS, capacity).copy() if priority > 0 else np.zeros(capacity, np.int64)
+        for other in others:
+            if priority > 0 and other >= priority:
+                found -= self.taken(other, capacity)
+            elif priority <= 0 and other < priority:
+                found += self.taken(other, capacity)
+        return found
+
+    def changed(self, differences: Mapping[tuple[Counted, int], int]) -> Usage:
         """The next version; ``differences`` maps (resource, slot) to an amount."""
         base, pending, size = self._base, self._pending, self._size
         if size > MAX_PENDING:
@@ -98,7 +127,7 @@ class Usage:
             base = {name: amounts for name, amounts in {**base, **made}.items() if amounts.any()}
             pending = {name: by_slot for name, by_slot in pending.items() if name not in made}
         changed = dict(pending)
-        own: dict[str, dict[int, int]] = {}
+        own: dict[Counted, dict[int, int]] = {}
         for (resource, slot), amount in differences.items():
             by_slot = own.get(resource)
             if by_slot is None:
@@ -107,7 +136,7 @@ class Usage:
         changed |= own
         return Usage(base, changed, size + len(differences))
 
-    def _worked_out(self, resource: str, capacity: int) -> Ints:
+    def _worked_out(self, resource: Counted, capacity: int) -> Ints:
         base, pending = self._base.get(resource), self._pending.get(resource, {})
         held = 0 if base is None else base.size
         amounts = np.zeros(max(capacity, held, 1 + max(pending, default=-1)), dtype=np.int64)
@@ -124,57 +153,22 @@ class Usage:
 NO_USAGE: Final = Usage({}, {}, 0)
 
 
-_PARTS: Final = 256
-"""Some ten thousand reservations stand at most; a change then copies a hundred entries."""
+def taken_by(requests: Requests, holds: Holds | None) -> Iterable[tuple[Counted, int]]:
+    """All that a pod takes of its slot, as a usage counts it: itself, too, and its priority."""
+    if holds is None or not holds.priority:
+        return (PODS, 1), *requests
+    return (PODS, 1), (holds.priority, 1), *requests
 
-_Part = dict[str, "ReservationRow"]
-_EMPTY: Final[_Part] = {}
 
-
-class Reservations:
+class Reservations(PartedMap[str, "ReservationRow"]):
     """The reservation of each pod; pods are named ``namespace/name``."""
 
-    __slots__ = ("_parts", "size")
-
-    def __init__(self, parts: tuple[_Part, ...] = (_EMPTY,) * _PARTS, size: int = 0) -> None:
-        self._parts = parts
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __iter__(self) -> Iterator[tuple[str, ReservationRow]]:
-        """All of them with their pods, in no order."""
-        for part in self._parts:
-            yield from part.items()
-
-    def get(self, pod: str) -> ReservationRow | None:
-        """The reservation for a pod, whatever its uid."""
-        return self._parts[hash(pod) % _PARTS].get(pod)
+    __slots__ = ()
 
     def of(self, namespace: str, name: str, uid: str) -> ReservationRow | None:
         """The reservation for the pod with this name, if its uid is equal or unknown."""
         row = self.get(f"{namespace}/{name}")
         return row if row is not None and row.is_for(uid) else None
-
-    def changed(self, rows: Mapping[str, ReservationRow | None]) -> Reservations:
-        """The next version; None ends a reservation."""
-        parts = list(self._parts)
-        copied: set[int] = set()
-        size = self.size
-        for pod, row in rows.items():
-            number = hash(pod) % _PARTS
-            if number not in copied:
-                copied.add(number)
-                parts[number] = dict(parts[number])
-            part = parts[number]
-            size -= pod in part
-            if row is None:
-                part.pop(pod, None)
-            else:
-                part[pod] = row
-                size += 1
-        return Reservations(tuple(parts), size)
 
 
 NO_RESERVATIONS: Final = Reservations()
@@ -194,12 +188,19 @@ class Snapshot:
         pods: how many pods are known, counted or not.
         reservations: places reserved for pods; they are in the counts.
         usage: what pods and reservations take of their nodes' resources.
+        holdings: what they hold beside amounts.
+        nominated: pods that wait, by namespace/name, with the row that each would have on the node
+            where preemption makes room for it; they are in no count.
         slots: how many slots nodes and pods may be on; from here on they are free for sure.
         label_sets: how many different sets of labels the counted pods of a namespace have, over all
             namespaces.
         pod_classes: by namespace, those that have pods; without reservations and without what is
             hypothetical.
         origin: the same for all snapshots of one builder.
+        attached: what the volumes of nodes are followed with, for all snapshots of one builder.
+        objects: volumes, what decides about them, and namespaces.
+        version: the Kubernetes version by whose rules pods are judged.
+        reported_version: the one that the cluster reports; None where it reports none.
     """
 
     sequence: int
@@ -213,6 +214,12 @@ class Snapshot:
     label_sets: int = 0
     pod_classes: Mapping[str, NamespaceClasses] = field(default_factory=dict)
     origin: object = None
+    objects: Objects = NO_OBJECTS
+    holdings: Holdings = NO_HOLDINGS
+    nominated: Mapping[str, PodRow] = field(default_factory=dict)
+    attached: AttachedVolumes = field(default_factory=AttachedVolumes)
+    version: KubernetesVersion = NEWEST
+    reported_version: KubernetesVersion | None = None
 
     @property
     def alive(self) -> Bools:
@@ -228,6 +235,11 @@ class Snapshot:
     def workload_count(self) -> int:
         """The number of workloads."""
         return sum(len(namespace.objects) for namespace in self.workloads.values())
+
+    @property
+    def volumes(self) -> VolumeTable:
+        """The volumes of the nodes, by driver."""
+        return self.attached.at(self.nodes, self.holdings, self.objects)
 
     def slot(self, name: str) -> int:
         """The slot of a node; −1 when there is none of that name."""
@@ -295,24 +307,40 @@ class Snapshot:
         changed: dict[GroupKey, Group] = {}
         for group in groups:
             differences: dict[int, int] = {}
+            if not group.covers(namespace):
+                continue
             for slot, delta, row in placed:
-                if not row.counted or group.namespace != namespace:
+                if not (row.counted or (group.terminating and row.terminating)):
                     continue
                 if group.selector.matches(dict(row.labels)):
                     differences[slot] = differences.get(slot, 0) + delta
             if differences:
                 changed[group] = self.groups[group].changed(differences)
-        taken: dict[tuple[str, int], int] = {}
+        taken: dict[tuple[Counted, int], int] = {}
         for slot, delta, row in placed:
             if row.requests is None:
                 continue
-            for resource, amount in ((PODS, 1), *row.requests):
+            for resource, amount in taken_by(row.requests, row.holds):
                 here = (resource, slot)
                 taken[here] = taken.get(here, 0) + delta * amount
-        if not taken and not changed:
+        held = [(slot, row.holds, delta) for slot, delta, row in placed if row.holds is not None]
+        if not taken and not changed and not held:
             return self
         usage = self.usage.changed(taken)
-        return replace(self, groups={**self.groups, **changed}, usage=usage)
+        holdings = self.holdings.changed(held) if held else self.holdings
+        return replace(self, groups={**self.groups, **changed}, usage=usage, holdings=holdings)
+
+    def without_nominated(self, pods: Iterable[str]) -> Snapshot:
+        """The snapshot if some pods, namespace/name, did not wait for a nominated node."""
+        gone = self.nominated.keys() & set(pods)
+        if not gone:
+            return self
+        left = {pod: row for pod, row in self.nominated.items() if pod not in gone}
+        return replace(self, nominated=left)
+
+    def lower_priority(self, priority: int) -> Ints:
+        """[slots] pods and reservations of a lower priority than this."""
+        return self.usage.lower_priority(priority, self.nodes.capacity)
 
     def only(self, groups: Iterable[GroupKey]) -> Snapshot:
         """The snapshot with no other groups, so that keeping it keeps no others."""
@@ -320,7 +348,7 @@ class Snapshot:
 
     def missing(self, groups: Iterable[GroupKey]) -> list[GroupKey]:
         """The groups among these that must be counted first."""
-        return [g for g in groups if g not in self.groups and not g.counts_nothing]
+        return [g for g in groups if g not in self.groups]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""The resources that a pod takes from its node, and the fields of it that are not modelled.
+"""The resources that a pod takes from its node, and what else it demands of it.
 
 Quantities are read as apimachinery's ``resource.ParseQuantity`` does: decimal numbers with a binary
 suffix (Ki … Ei), a decimal one (n, u, m, none, k, M … E) or an exponent (e3, E-2). What is finer
@@ -11,7 +11,7 @@ whole pod).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from topospread.kube.devices import PodResourceClaim
+    from topospread.kube.pod_affinity import AffinityTerm
 
 _QUANTITY: Final = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?([A-Za-z]*+)([+-]?[0-9]*)")
 _BINARY: Final = {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)}
@@ -97,16 +99,106 @@ CPU: Final = "cpu"
 MEMORY: Final = "memory"
 HUGE_PAGES: Final = "hugepages-"
 
-HOST_PORTS: Final = "ports"
-VOLUMES: Final = "volumes"
-POD_AFFINITY: Final = "inter-pod affinity"
-SCHEDULING_GATES: Final = "scheduling gates"
-
 LARGEST: Final = 1 << 50
 """Units past which more makes no difference, so that sums over the pods of a node stay exact."""
 
 Requests = tuple[tuple[str, int], ...]
 """(resource, amount) sorted by resource: equal requests are equal tuples."""
+
+
+TCP: Final = "TCP"
+ALL_ADDRESSES: Final = "0.0.0.0"
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of a node that a pod takes.
+
+    Attributes:
+        ip: of the node; :data:`ALL_ADDRESSES` stands for each.
+    """
+
+    port: int
+    protocol: str = TCP
+    ip: str = ALL_ADDRESSES
+
+    def conflicts(self, other: HostPort) -> bool:
+        """Whether no node has both."""
+        if (self.port, self.protocol) != (other.port, other.protocol):
+            return False
+        return self.ip == other.ip or ALL_ADDRESSES in (self.ip, other.ip)
+
+
+GCE_PD: Final = "kubernetes.io/gce-pd"
+AWS_EBS: Final = "kubernetes.io/aws-ebs"
+ISCSI: Final = "kubernetes.io/iscsi"
+RBD: Final = "kubernetes.io/rbd"
+CINDER: Final = "kubernetes.io/cinder"
+VSPHERE: Final = "kubernetes.io/vsphere-volume"
+AZURE_DISK: Final = "kubernetes.io/azure-disk"
+PORTWORX: Final = "kubernetes.io/portworx-volume"
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A disk that a pod names itself, without a claim.
+
+    Attributes:
+        plugin: in-tree plugin.
+        handle: its name there: pdName, volumeID, IQN, pool/image, diskURI or volumePath.
+        monitors: of RBD, sorted; images of one name are one if they share any.
+    """
+
+    plugin: str
+    handle: str
+    read_only: bool = False
+    monitors: tuple[str, ...] = ()
+
+    def conflicts(self, other: Disk) -> bool:
+        """Whether no node has both: VolumeRestrictions' ``isVolumeConflict``."""
+        if (self.plugin, self.handle) != (other.plugin, other.handle):
+            return False
+        if self.plugin == AWS_EBS:
+            return True
+        if self.plugin not in (GCE_PD, ISCSI, RBD) or (self.read_only and other.read_only):
+            return False
+        return self.plugin != RBD or not set(self.monitors).isdisjoint(other.monitors)
+
+
+@dataclass(frozen=True, slots=True)
+class PodVolume:
+    """A volume of a pod that scheduling looks at.
+
+    Attributes:
+        claim: name of a PersistentVolumeClaim in the pod's namespace; empty for none, and where
+            each pod has its own: see `from_template`.
+        ephemeral: its claim is made for the pod; see :func:`claim_name`.
+        disk: None where it has a claim.
+        read_only: as mounted.
+    """
+
+    name: str
+    claim: str = ""
+    ephemeral: bool = False
+    disk: Disk | None = None
+    read_only: bool = False
+
+    @property
+    def from_template(self) -> bool:
+        """Whether its workload makes the claim for the pod, as a StatefulSet does.
+
+        The volume has the template's name; no name in a class of pods of the state.
+        """
+        return not (self.claim or self.ephemeral or self.disk)
+
+
+def claim_name(volume: PodVolume, pod: str) -> str:
+    """The claim of a volume of the pod with this name; empty for none."""
+    if volume.ephemeral:
+        return f"{pod}-{volume.name}"
+    if volume.from_template and volume.name and pod:
+        return f"{volume.name}-{pod}"
+    return volume.claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +207,81 @@ class Demand:
 
     Attributes:
         requests: what it takes.
-        not_modelled: kinds of constraints that it has and that are not evaluated here.
+        node_name: spec.nodeName.
+        ports: of containers and sidecars, each once.
+        volumes: those with a claim or a disk.
+        affinity: required terms of inter-pod affinity.
+        anti_affinity: required ones of anti-affinity.
+        priority_class: that of a pod to be made, where its priority is not known.
+        preempts: others of lower priority may be evicted for it.
+        needed_features: that its node must declare, sorted (KEP-5328).
+        gated: scheduling gates hold it.
+        resource_claims: to devices.
+        has_terms: it has required inter-pod affinity or anti-affinity.
     """
 
     requests: Requests = ()
-    not_modelled: tuple[str, ...] = ()
+    node_name: str = ""
+    ports: tuple[HostPort, ...] = ()
+    volumes: tuple[PodVolume, ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    priority: int = 0
+    priority_class: str = ""
+    preempts: bool = True
+    needed_features: tuple[str, ...] = ()
+    gated: bool = False
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    has_terms: bool = field(init=False, repr=False, compare=False, default=False)
+
+    def __post_init__(self) -> None:
+        """Look at the terms once: decisions ask of each pod whether there are any."""
+        object.__setattr__(self, "has_terms", bool(self.affinity or self.anti_affinity))
 
     @property
     def nbytes(self) -> int:
-        """Bytes, about, of its requests."""
-        return sum([170 + len(name) for name, _ in self.requests])
+        """Bytes, about, of what it demands."""
+        size = sum([170 + len(name) for name, _ in self.requests])
+        size += 200 * len(self.ports) + 500 * len(self.volumes)
+        size += 250 * len(self.resource_claims)
+        return size + sum([each.nbytes for each in (*self.affinity, *self.anti_affinity)])
 
 
 NO_DEMAND: Final = Demand()
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """What a pod holds of its node beside amounts; pods that hold the same share one object.
+
+    Attributes:
+        ports: each once.
+        disks: that it names itself, each once.
+        claims: namespace/name of its claims, ephemeral ones among them.
+        terms: its required anti-affinity: which pods it keeps away from its domains.
+    """
+
+    ports: tuple[HostPort, ...] = ()
+    disks: tuple[Disk, ...] = ()
+    claims: tuple[str, ...] = ()
+    terms: tuple[AffinityTerm, ...] = ()
+    priority: int = 0
+
+
+NOTHING_HELD: Final = Holds()
+
+
+def holds_of(demand: Demand, namespace: str, pod: str) -> Holds | None:
+    """What a pod with this demand holds where it runs; None for nothing."""
+    claims = [name for each in demand.volumes if (name := claim_name(each, pod))]
+    held = Holds(
+        demand.ports,
+        tuple(dict.fromkeys(each.disk for each in demand.volumes if each.disk is not None)),
+        tuple([f"{namespace}/{name}" for name in dict.fromkeys(claims)]),
+        demand.anti_affinity,
+        demand.priority,
+    )
+    return None if held == NOTHING_HELD else held
 
 
 @dataclass(frozen=True, slots=True)

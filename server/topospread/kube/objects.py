@@ -148,6 +148,7 @@ class Node:
     Attributes:
         unschedulable: cordoned; spreading looks only at the taint that goes with it.
         allocatable: (resource, amount) in the scheduler's units, sorted; empty when not reported.
+        declared_features: sorted (KEP-5328).
     """
 
     name: str
@@ -155,6 +156,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     allocatable: tuple[tuple[str, int], ...] = ()
+    declared_features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

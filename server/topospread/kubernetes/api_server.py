@@ -29,12 +29,15 @@ from topospread.errors import (
     RevisionUnavailable,
     TooLarge,
 )
+from topospread.kube.versions import parse_version
 from topospread.kubernetes.kubeconfig import NO_HEADER, configure, is_header
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
     from urllib3.response import BaseHTTPResponse
+
+    from topospread.kube.versions import KubernetesVersion
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -48,6 +51,8 @@ LIST_SECONDS: Final = 60.0
 """How long the API server may be silent while it makes one page of a list; its own limit."""
 
 PATCH_SECONDS: Final = 5.0
+
+CONNECTIONS: Final = 32
 
 REMINDER_SECONDS: Final = 60.0
 """Between log lines that say that the API server is out of reach."""
@@ -164,6 +169,8 @@ class ApiServer:
         configure(self._configuration, access.kubeconfig, access.context)
         # A peer that vanished is noticed although nothing is sent.
         self._configuration.keep_alive = True
+        # One for each kind that is watched, and for who lists or patches beside them.
+        self._configuration.connection_pool_maxsize = CONNECTIONS
         # Callers retry by themselves, and urllib3 would log each of its own attempts.
         self._configuration.retries = False
         self._client: Any = ApiClient(self._configuration)
@@ -192,6 +199,23 @@ class ApiServer:
         if not _is_list(answer):
             raise ClusterUnavailable(f"{path}: the answer is no list of Kubernetes objects")
         return answer
+
+    def kubernetes_version(self) -> KubernetesVersion | None:
+        """The version that it reports; None where it reports none that can be read.
+
+        Raises:
+            ClusterUnavailable: no answer.
+        """
+        path = "/version"
+        try:
+            response = self._get(path, {}, LIST_SECONDS)
+            with self._noting_reachability(), _failures(path):
+                answer = orjson.loads(response.data)
+        except (Refusal, orjson.JSONDecodeError) as error:
+            LOG.debug("API server %s reports no version: %s", self.address, error)
+            return None
+        version = answer.get("gitVersion") if isinstance(answer, dict) else None
+        return parse_version(version) if isinstance(version, str) else None
 
     def _content(self, path: str, response: BaseHTTPResponse) -> bytes:
         if not self._most_bytes:

@@ -231,8 +231,8 @@ class LeaderTerm:
         return [one.resource.name for one in self._reflectors if not one.listed.is_set()]
 
     def gauges(self) -> tuple[KindGauges, ...]:
-        """The state of each kind's sync."""
-        return tuple(one.gauges() for one in self._reflectors)
+        """The state of each kind's sync, but of those that are done without."""
+        return tuple(one.gauges() for one in self._reflectors if not one.unread)
 
     # ------------------------------ writing
 

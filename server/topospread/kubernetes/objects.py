@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 from topospread.codec.stored import stored
 from topospread.errors import ClusterUnavailable, InvalidRequest, RevisionUnavailable
 from topospread.store.checks import check_size
-from topospread.store.model import Key, Kind
+from topospread.store.model import CLUSTER_SCOPED, Key, Kind
+from topospread.store.values import OBJECT_KINDS
 from topospread_client import ManifestError, object_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from topospread.kubernetes.api_server import ApiServer
+    from topospread.kubernetes.api_server import ApiServer, Refusal
     from topospread.store.model import StoredObject
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
@@ -43,6 +44,21 @@ class Resource:
     selectors: tuple[str, ...] = ()
 
     @property
+    def is_optional(self) -> bool:
+        """Whether a cluster is synced without this kind, where it may not be listed."""
+        return self.kind in OBJECT_KINDS
+
+    @property
+    def may_exclude(self) -> bool:
+        """Whether its objects are left out with their namespace.
+
+        Capacities stand in the namespace of their driver, and are for the pods of all; what a claim
+        has of devices, no other gets.
+        """
+        for_all = (Kind.CSI_STORAGE_CAPACITY, Kind.RESOURCE_CLAIM)
+        return self.kind not in CLUSTER_SCOPED and self.kind not in for_all
+
+    @property
     def plural(self) -> str:
         """The name that rules of RBAC have for it, for example ``pods``."""
         return self.path.rpartition("/")[2]
@@ -50,7 +66,7 @@ class Resource:
     def query(self, excluded_namespaces: Collection[str]) -> dict[str, str]:
         """The query of a list or watch without some namespaces."""
         selectors = list(self.selectors)
-        if self.kind is not Kind.NODE:
+        if self.may_exclude:
             selectors += [f"metadata.namespace!={name}" for name in sorted(excluded_namespaces)]
         return {"fieldSelector": ",".join(selectors)} if selectors else {}
 
@@ -66,14 +82,44 @@ RESOURCES: Final = (
     ),
     Resource(Kind.REPLICA_SET, "ReplicaSet", "apps/v1", "/apis/apps/v1/replicasets"),
     Resource(Kind.STATEFUL_SET, "StatefulSet", "apps/v1", "/apis/apps/v1/statefulsets"),
+    Resource(Kind.NAMESPACE, "Namespace", "v1", "/api/v1/namespaces"),
+    Resource(Kind.PERSISTENT_VOLUME, "PersistentVolume", "v1", "/api/v1/persistentvolumes"),
+    Resource(
+        Kind.PERSISTENT_VOLUME_CLAIM,
+        "PersistentVolumeClaim",
+        "v1",
+        "/api/v1/persistentvolumeclaims",
+    ),
+    *(
+        Resource(kind, name, "storage.k8s.io/v1", f"/apis/storage.k8s.io/v1/{plural}")
+        for kind, name, plural in (
+            (Kind.STORAGE_CLASS, "StorageClass", "storageclasses"),
+            (Kind.CSI_NODE, "CSINode", "csinodes"),
+            (Kind.CSI_DRIVER, "CSIDriver", "csidrivers"),
+            (Kind.CSI_STORAGE_CAPACITY, "CSIStorageCapacity", "csistoragecapacities"),
+            (Kind.VOLUME_ATTACHMENT, "VolumeAttachment", "volumeattachments"),
+        )
+    ),
+    *(
+        Resource(kind, name, "resource.k8s.io/v1", f"/apis/resource.k8s.io/v1/{plural}")
+        for kind, name, plural in (
+            (Kind.DEVICE_CLASS, "DeviceClass", "deviceclasses"),
+            (Kind.RESOURCE_SLICE, "ResourceSlice", "resourceslices"),
+            (Kind.RESOURCE_CLAIM, "ResourceClaim", "resourceclaims"),
+        )
+    ),
     Resource(Kind.POD, "Pod", "v1", "/api/v1/pods", _ENDED),
 )
 """In the order in which they are listed: pods last, when their nodes and workloads are there."""
 
+FORBIDDEN: Final = 403
+NOT_FOUND: Final = 404
+
 PAGE: Final = 500
 """Objects in a page: what client-go asks for."""
 
-LISTED_KINDS: Final = tuple(each.kind for each in RESOURCES)
+LISTED_KINDS: Final = tuple(each.kind for each in RESOURCES if not each.is_optional)
+"""Those that a state is not whole without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +195,13 @@ def version_of(manifest: dict[str, Any]) -> str:
     metadata = manifest.get("metadata")
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
     return version if isinstance(version, str) else ""
+
+
+def why_unread(resource: Resource, refusal: Refusal, verb: str) -> str:
+    """Why a kind is not read that the API server refused; empty where it can be no other time."""
+    if refusal.status == FORBIDDEN:
+        return f"no right to {verb} {resource.plural}"
+    return f"the API server has no {resource.plural}" if refusal.status == NOT_FOUND else ""
 
 
 def list_objects(

@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -20,7 +21,7 @@ from topospread.errors import (
     RevisionUnavailable,
     TopospreadError,
 )
-from topospread.kubernetes.api_server import REMINDER_SECONDS, NoResponse, failure
+from topospread.kubernetes.api_server import REMINDER_SECONDS, NoResponse, Refusal, failure
 from topospread.kubernetes.objects import (
     DeletedObject,
     ObservedObject,
@@ -28,13 +29,16 @@ from topospread.kubernetes.objects import (
     key_of,
     list_objects,
     version_of,
+    why_unread,
 )
+from topospread.store.model import Kind
 from topospread.store.values import VERSION
 from topospread.telemetry.families import KindCounters, KindGauges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from topospread.kube.versions import KubernetesVersion
     from topospread.kubernetes.api_server import ApiServer, WatchStream
     from topospread.kubernetes.delta_queue import DeltaQueue
     from topospread.kubernetes.objects import Resource
@@ -47,6 +51,9 @@ WATCH_SECONDS: Final = 240.0
 """After which the API server ends a watch, plus up to as much again, so that not all end at once;
 client-go has five to ten minutes. The end of a watch costs one request."""
 
+UNREAD_SECONDS: Final = WATCH_SECONDS
+"""Between attempts to list a kind that may not be read, plus up to as much again."""
+
 SILENCE_EXTRA: Final = 30.0
 """Seconds beyond the end of a watch after which a silent connection counts as lost."""
 
@@ -57,7 +64,10 @@ FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 30.0
 """Seconds between attempts while the API server or the state fails: doubling, with some chance."""
 
-Reason = Literal["initial", "expired", "state_lost"]
+VERSION_WITH: Final = Kind.NODE
+"""The kind with whose lists the API server's version is written: nodes are few."""
+
+Reason = Literal["initial", "expired", "state_lost", "upgraded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +91,19 @@ class Feed:
     on_lost: Callable[[], None]
 
 
+class Unread(Exception):  # noqa: N818 # it ends nothing
+    """A kind that the state may lack cannot be read; the text says why."""
+
+
 class Reflector:
     """Keeps one kind of the state as it is in the cluster; see :meth:`run`.
 
-    Lists go to the sink, the changes of watches to the queue.
+    Lists go to the sink, the changes of watches to the queue. A kind that the state may lack and
+    that may not be read is left out, and asked for again now and then.
+
+    Attributes:
+        listed: set when the kind was listed once, or is one to do without and could not be.
+        unread: why it is not read; empty where it is.
     """
 
     def __init__(
@@ -92,15 +111,18 @@ class Reflector:
     ) -> None:
         self.resource = resource
         self.listed = threading.Event()
+        self.unread = ""
         self._feed = feed
         self._queue = queue
         self._counters = counters
         self._query = resource.query(feed.excluded_namespaces)
         self._stopping = threading.Event()
+        self._awaited = threading.Event()
         self._stream: WatchStream | None = None
         # Content hashes of the objects that are in the state or on their way there.
         self._known: dict[Key, int] = {}
         self._version = ""
+        self._kubernetes_version: KubernetesVersion | None = None
         self._list_because: Reason | None = "initial"
         self._contact_at = time.monotonic()
         self._failures = 0
@@ -112,6 +134,7 @@ class Reflector:
         """List and watch until stopped; failures are retried."""
         while not self._stopping.is_set():
             try:
+                self._look_for_upgrade()
                 if (reason := self._list_because) is not None:
                     self._list(reason)
                 self._watch()
@@ -126,21 +149,62 @@ class Reflector:
             except Fenced:
                 self._feed.on_lost()
                 return
+            except Unread as unread:
+                self._go_on_without(str(unread))
             except TopospreadError as error:
                 if self._stopping.is_set():
                     return
                 self._counters.failures.add_one()
                 self._log_failure(error)
+                if self.resource.is_optional:
+                    self._settle()
                 self._pause()
+
+    def _go_on_without(self, reason: str) -> None:
+        """Note that the kind is not read, and wait for as long as a watch lasts."""
+        resource = self.resource
+        try:
+            self._feed.sink.note_unknown(resource.kind, reason, fence=self._feed.fence)
+        except Fenced:
+            self._feed.on_lost()
+            self._stopping.set()
+            return
+        except TopospreadError as error:
+            self._log_failure(error)
+            self._pause()
+            return
+        if self.unread != reason:
+            LOG.warning("%s: %s: the state is synced without", resource.name, reason)
+        self._list_because, self.unread, self._known = "expired", reason, {}
+        self._settle()
+        self._awaited.wait(UNREAD_SECONDS * random.uniform(1.0, 2.0))
+        self._awaited.clear()
+
+    def _settle(self) -> None:
+        self.listed.set()
+        self._feed.on_listed()
+
+    @contextmanager
+    def _refused(self, verb: str) -> Iterator[None]:
+        """Turn the refusal of a kind that the state may lack into Unread."""
+        try:
+            yield
+        except Refusal as refusal:
+            reason = why_unread(self.resource, refusal, verb)
+            if not reason or not self.resource.is_optional:
+                raise
+            raise Unread(reason) from refusal
 
     def list_again(self) -> None:
         """List anew: the state was lost or refused."""
         self._list_because = "state_lost"
+        self._awaited.set()
         self._end_stream()
 
     def stop(self) -> None:
         """Make run() return soon."""
         self._stopping.set()
+        self._awaited.set()
         self._end_stream()
 
     def gauges(self) -> KindGauges:
@@ -179,11 +243,26 @@ class Reflector:
 
     # ------------------------------ list
 
+    def _look_for_upgrade(self) -> None:
+        """Have the kind listed, and the version with it, when the API server has another one.
+
+        An upgrade ends watches, which a few minutes do as well.
+        """
+        if self.resource.kind is not VERSION_WITH:
+            return
+        version = self._feed.api.kubernetes_version()
+        if version is not None and version != self._kubernetes_version:
+            if self._list_because is None:
+                LOG.info("the API server is of Kubernetes %s now", version)
+                self._list_because = "upgraded"
+            self._kubernetes_version = version
+
     def _list(self, reason: Reason) -> None:
         # Asked for anew while it is under way, it is done once more.
         self._list_because = None
         try:
-            objects, version = self._all()
+            with self._refused("list"):
+                objects, version = self._all()
             self._queue.drop(self.resource.kind)
             newer = self._replace(objects, version, force=False)
             if newer:
@@ -201,15 +280,20 @@ class Reflector:
         self._known = {one.key: one.content_hash for one in objects}
         self._version = version
         self._contact_at = time.monotonic()
-        self.listed.set()
-        self._feed.on_listed()
+        self.unread = ""
+        self._settle()
         LOG.info("%s: %d listed", self.resource.name, len(objects))
 
     def _replace(self, objects: Sequence[ObservedObject], version: str, *, force: bool) -> int:
         if self._stopping.is_set():
             raise ClusterUnavailable("stopping")
         return self._feed.sink.replace(
-            self.resource.kind, objects, version, force=force, fence=self._feed.fence
+            self.resource.kind,
+            objects,
+            version,
+            force=force,
+            fence=self._feed.fence,
+            kubernetes_version=self._kubernetes_version,
         )
 
     def _all(self) -> tuple[list[ObservedObject], str]:
@@ -233,7 +317,8 @@ class Reflector:
             "timeoutSeconds": str(int(seconds)),
         }
         began = time.monotonic()
-        stream = self._feed.api.watch(self.resource.path, query, seconds + SILENCE_EXTRA)
+        with self._refused("watch"):
+            stream = self._feed.api.watch(self.resource.path, query, seconds + SILENCE_EXTRA)
         self._stream = stream
         silent = True
         try:
@@ -290,7 +375,7 @@ class Reflector:
             yield decoded
         elif kind == "DELETED":
             key = key_of(self.resource, manifest)
-            if key.namespace not in self._feed.excluded_namespaces:
+            if not self._is_excluded(key):
                 self._known.pop(key, None)
                 yield DeletedObject(key, version)
 
@@ -302,4 +387,8 @@ class Reflector:
             self._counters.changes["refused"].add_one()
             LOG.warning("%s left out: %s", self.resource.name, error)
             return None
-        return None if decoded.key.namespace in self._feed.excluded_namespaces else decoded
+        return None if self._is_excluded(decoded.key) else decoded
+
+    def _is_excluded(self, key: Key) -> bool:
+        excluded = self._feed.excluded_namespaces
+        return self.resource.may_exclude and key.namespace in excluded

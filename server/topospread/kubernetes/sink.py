@@ -16,6 +16,7 @@ from topospread.store.model import Remove, WriteOutcome
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from topospread.kube.versions import KubernetesVersion
     from topospread.kubernetes.objects import DeletedObject, ObservedObject
     from topospread.service.state.leases import Leases
     from topospread.service.state.write import StateWriter
@@ -50,6 +51,7 @@ class Sink(Protocol):
         *,
         force: bool,
         fence: int,
+        kubernetes_version: KubernetesVersion | None = None,
     ) -> int:
         """Make these the full content of a kind, as of a list's resourceVersion.
 
@@ -59,6 +61,7 @@ class Sink(Protocol):
             version: of the list.
             force: overwrite and remove also what is newer than the list.
             fence: of the lease.
+            kubernetes_version: of the API server, to be written with the list; None: not asked.
 
         Returns:
             How many objects of the state are newer than the list, and were left alone.
@@ -83,6 +86,10 @@ class Sink(Protocol):
         Raises:
             InvalidRequest: an object cannot be stored; none was written.
         """
+        ...
+
+    def note_unknown(self, kind: Kind, reason: str, *, fence: int) -> None:
+        """Note why a kind is not read, until it is listed."""
         ...
 
 
@@ -113,6 +120,7 @@ class ServiceSink(Sink):
         *,
         force: bool,
         fence: int,
+        kubernetes_version: KubernetesVersion | None = None,
     ) -> int:
         replaced = self._writes.replace(
             self._cluster,
@@ -124,6 +132,7 @@ class ServiceSink(Sink):
             traced=_untraced,
             fence=fence,
             kinds=LISTED_KINDS,
+            kubernetes_version=kubernetes_version,
         )
         return replaced.outcomes[WriteOutcome.IGNORED_STALE]
 
@@ -156,6 +165,18 @@ class ServiceSink(Sink):
                 fence=fence,
                 observed=observed,
             )
+
+    @override
+    def note_unknown(self, kind: Kind, reason: str, *, fence: int) -> None:
+        self._writes.apply(
+            self._cluster,
+            (),
+            force=False,
+            timeout=WRITE_SECONDS,
+            traced=_untraced,
+            fence=fence,
+            unknown={kind: reason},
+        )
 
 
 def _incoming(observed: ObservedObject) -> IncomingObjects:

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from topospread.codec.objects import OBJECTS
 from topospread.codec.pods import view_meta
 from topospread.codec.rows import ChangeDecoder
 from topospread.errors import (
@@ -17,10 +18,18 @@ from topospread.errors import (
     RevisionOfOtherHistory,
 )
 from topospread.index.builder import Builder
+from topospread.index.changes import KindChange, VersionChange
 from topospread.replica.timers import ExpiryQueue, StoreHealth
 from topospread.replica.view import RevisionTags, Token, View
+from topospread.spread.settings import NEWEST, known_version, known_versions
 from topospread.store.model import Key, Kind, LogEntry, StoredObject
-from topospread.store.values import Observed, observed_version
+from topospread.store.values import (
+    KUBERNETES_VERSION,
+    Observed,
+    kind_of_progress,
+    observed_version,
+    recorded_version,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
     from topospread.index.pod_classes import PodClass
     from topospread.index.pods import PodMembers
     from topospread.index.snapshot import Snapshot
+    from topospread.kube.versions import KubernetesVersion
     from topospread.spread.topology import GroupKey
     from topospread.store.api import Reader
     from topospread.store.model import Applied, Revision, Transaction
@@ -57,6 +67,7 @@ class ReplicaOptions:
             later is seen after catch_up().
         end_due: ends the reservations of a cluster, with this identity, that are due in the store;
             None where none can be.
+        version: of clusters that report none, of the known ones.
     """
 
     coalesce: float = 0.02
@@ -65,6 +76,7 @@ class ReplicaOptions:
     group_budget: Budget | None = None
     follows: bool = True
     end_due: Callable[[str, str], Applied] | None = None
+    version: KubernetesVersion = NEWEST
 
 
 class Decoder:
@@ -82,6 +94,7 @@ class Decoder:
         self.observed: Observed = ()
         self._cluster = cluster
         self._changes = ChangeDecoder()
+        self._version: KubernetesVersion | None = None
 
     def objects(self, stored: Iterable[StoredObject]) -> Iterator[IndexChange]:
         """The changes that bring stored objects into an empty index."""
@@ -94,10 +107,22 @@ class Decoder:
             yield from self._one(entry.key, entry.object)
 
     def _one(self, key: Key, stored: StoredObject | None) -> Iterator[IndexChange]:
+        if key.kind is Kind.PROGRESS and key.name == KUBERNETES_VERSION:
+            version = None if stored is None else recorded_version(stored)
+            self._warn_of_unknown(version)
+            yield VersionChange(version)
+            return
         if key.kind is Kind.PROGRESS:
-            found = None if stored is None else observed_version(stored)
-            if found is not None:
-                self.observed = tuple(sorted((dict(self.observed) | dict([found])).items()))
+            read = None if stored is None else kind_of_progress(stored)
+            if stored is None or read is None:
+                return
+            kind, unknown = read
+            observed = {each: at for each, at in self.observed if each is not kind}
+            if (found := observed_version(stored)) is not None:
+                observed[kind] = found[1]
+            self.observed = tuple(sorted(observed.items()))
+            if kind in OBJECTS:
+                yield KindChange(OBJECTS[kind].DESCRIPTOR.name, unknown)
             return
         if key.kind is Kind.RESERVATION:
             self.expiries.update(key, 0 if stored is None else stored.expires_at)
@@ -114,6 +139,20 @@ class Decoder:
         else:
             self.corrupt.discard(key)
         yield change
+
+    def _warn_of_unknown(self, version: KubernetesVersion | None) -> None:
+        """Warn once of a version that is judged by another one's rules."""
+        if version in (None, self._version):
+            return
+        self._version = version
+        if (known := known_version(version)) != version:
+            LOG.warning(
+                "cluster %s: Kubernetes %s is not known here (%s are): judged by the rules of %s",
+                self._cluster,
+                version,
+                known_versions(),
+                known,
+            )
 
 
 class ReplicaState:
@@ -249,7 +288,10 @@ class ReplicaState:
         """An empty index."""
         options = self._options
         return Builder(
-            max_groups=options.max_groups, budget=options.group_budget, yield_control=yield_gil
+            max_groups=options.max_groups,
+            budget=options.group_budget,
+            yield_control=yield_gil,
+            version=options.version,
         )
 
     def start_decoding_anew(self, revision: Revision) -> None:
@@ -334,7 +376,7 @@ class ReplicaState:
             self.loaded = True
             observed = self.decoder.observed
             now = time.monotonic()
-            meta = view_meta(token, observed)
+            meta = view_meta(token, observed, builder.snapshot.version)
             self._show(View(builder.snapshot, identity, revision, token, now, observed, meta))
             self.failure = None
             self.identity_changed = False

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.service.decisions.node_fit import Fit
+from topospread.kube.versions import parse_version
 from topospread.service.explaining.explain import explain
+from topospread.service.fit.question import Fit
 from topospread.spread.linting.engine import RULES, Knowledge, lint
 from topospread.spread.linting.workloads import DomainNumbers
+from topospread.spread.settings import RELEASES
 from topospread_proto.v1.explanation_pb2 import FindingCode
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from topospread.service.decisions.request import DecisionRequest
     from topospread.spread.linting.catalog import LintFinding
     from topospread.spread.linting.workloads import LintedWorkload
-    from topospread_proto.v1.explanation_pb2 import Explanation
+    from topospread_proto.v1.decision_service_pb2 import ExplainPodResponse
 
 
 _RULES: Final = {FindingCode.Value(f"FINDING_CODE_{name}"): rule for name, rule in RULES.items()}
@@ -40,19 +42,21 @@ def lint_at(
     """
     asked = engine.with_requests(request.cluster, pod)
     found = explain(engine, request, asked, fit=Fit.NODE, limit=1, advise=False)
-    profile = found.resolved.cycle.rules.profile
-    return lint(workload, knowledge_of(found.response.explanation, profile.defaults))
+    defaults = found.resolved.cycle.rules.profile.defaults
+    return lint(workload, knowledge_of(found.response, defaults))
 
 
 def knowledge_of(
-    explanation: Explanation, defaults: Sequence[SpreadConstraint] | None = None
+    response: ExplainPodResponse, defaults: Sequence[SpreadConstraint] | None = None
 ) -> Knowledge:
     """What an explanation of a workload's pod tells of its cluster.
 
     Args:
-        explanation: with at least one domain of each constraint.
+        response: with at least one domain of each constraint.
         defaults: the profile's constraints; None where they are not known.
     """
+    explanation = response.explanation
+    version = parse_version(response.meta.kubernetes_version)
     numbers = {
         each.index: DomainNumbers(
             each.eligible_domain_count, each.usable_domain_count, each.minimum.lowest_pod_count
@@ -64,4 +68,9 @@ def knowledge_of(
         for each in explanation.findings
         if (rule := _RULES.get(each.code)) is not None
     ]
-    return Knowledge({} if explanation.defaulted else numbers, stated, defaults)
+    return Knowledge(
+        {} if explanation.defaulted else numbers,
+        stated,
+        defaults,
+        version if version in RELEASES else None,
+    )

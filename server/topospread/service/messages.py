@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from topospread.codec.pods import observed_messages
-from topospread.codec.rows import selector_message
+from topospread.codec.reservations import selector_message
 from topospread.kube.objects import HONOR, IGNORE
 from topospread.kube.selectors import selector_text
 from topospread.spread.verdicts import Code
@@ -18,6 +18,7 @@ from topospread_proto.v1 import placement_service_pb2 as pb
 
 if TYPE_CHECKING:
     from topospread.index.changes import ReservationRow
+    from topospread.kube.versions import KubernetesVersion
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
     from topospread.spread.constraints import Constraint
@@ -32,18 +33,32 @@ _ID_BYTES: Final = 8
 _CODES: Final = {code: common_pb2.VerdictCode.Value(f"VERDICT_CODE_{code.name}") for code in Code}
 
 
-def meta_of(view: View, replica: Replica) -> common_pb2.ResponseMeta:
-    """The metadata of the state behind a response."""
+def meta_of(
+    view: View, replica: Replica, version: KubernetesVersion | None = None
+) -> common_pb2.ResponseMeta:
+    """The metadata of the state behind a response.
+
+    Args:
+        view: the state.
+        replica: follows it.
+        version: of the rules that were followed; None: the state's own.
+    """
     return common_pb2.ResponseMeta(
         revision=view.token,
         store_unreachable_for=unreachable_for(replica),
         observed=observed_messages(view.observed),
+        kubernetes_version=str(version or view.snapshot.version),
     )
 
 
-def revision_meta(token: str) -> common_pb2.ResponseMeta:
-    """The metadata of a response of the store itself, which was reached just now."""
-    return common_pb2.ResponseMeta(revision=token)
+def revision_meta(token: str, version: KubernetesVersion | None = None) -> common_pb2.ResponseMeta:
+    """The metadata of a response of the store itself, which was reached just now.
+
+    The version is that of the rules by which a pod was judged before.
+    """
+    return common_pb2.ResponseMeta(
+        revision=token, kubernetes_version="" if version is None else str(version)
+    )
 
 
 def unreachable_for(replica: Replica) -> Duration | None:

@@ -46,6 +46,7 @@ from topospread.spread.deletion import (
     rank,
     skew_of,
 )
+from topospread.spread.settings import NEWEST
 from topospread.spread.topology import Eligibility, GroupKey
 from topospread.store.model import Key, Kind
 from topospread_proto.v1 import common_pb2, deletion_order_pb2
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from topospread.index.pod_classes import PodClass
     from topospread.kube.objects import Pod
     from topospread.kube.selectors import Selector
+    from topospread.kube.versions import KubernetesVersion
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
     from topospread.replica.view import View
@@ -106,13 +108,17 @@ class _Question:
 
 @dataclass(slots=True, eq=False)
 class _WorkloadPods:
-    """The pods of the workload, and how many of their families run where."""
+    """The pods of the workload, how many of their families run where, and the cluster's version.
+
+    Where no cluster is read, it is the newest version.
+    """
 
     pods: list[DeletionCandidate] = field(default_factory=list)
     encoded: list[EncodedPod] = field(default_factory=list)
     constraints: set[tuple[bytes, ...]] = field(default_factory=set)
     related: Counter[tuple[str, str]] = field(default_factory=Counter)
     left_out: int = 0
+    version: KubernetesVersion = NEWEST
 
 
 class DeletionRanker:
@@ -142,6 +148,7 @@ class DeletionRanker:
         response = self._ranked(question, nodes, found)
         if state is not None:
             response.meta.CopyFrom(meta_of(*state))
+        response.meta.kubernetes_version = str(found.version)
         return response
 
     def _ranked(
@@ -202,6 +209,7 @@ class DeletionRanker:
             replica, view = self._replicas.resolve(
                 decision.cluster, decision.consistency, decision.deadline
             )
+            found.version = view.snapshot.version
             return (view, replica), view.snapshot.nodes, found
 
         read = ConsistentRead.newest(
@@ -209,6 +217,7 @@ class DeletionRanker:
         )
         found = self._stored_pods(question, replica_sets, read)
         nodes_then = read.view.snapshot.nodes
+        found.version = read.view.snapshot.version
         return (read.view, read.replica), nodes_then if given is None else given, found
 
     def _stored_pods(
@@ -251,7 +260,7 @@ class DeletionRanker:
         self, question: _Question, found: _WorkloadPods
     ) -> tuple[list[tuple[Constraint, tuple[str, ...]]], list[str]]:
         asked, template = question.message.constraints, _newest(found)
-        own = () if template is None else self._own_constraints(template)
+        own = () if template is None else self._own_constraints(template, found.version)
         if asked:
             group = GroupKey(question.namespace, question.selector)
             limits = [tuple(sorted(set(each.limited_values))) for each in asked]
@@ -265,8 +274,8 @@ class DeletionRanker:
             )
         return [(each, ()) for each in own], notes
 
-    def _own_constraints(self, template: Pod) -> Sequence[Constraint]:
-        rules = self._rules.rules_for(NO_OVERRIDE, template.scheduler_name)
+    def _own_constraints(self, template: Pod, version: KubernetesVersion) -> Sequence[Constraint]:
+        rules = self._rules.rules_for(NO_OVERRIDE, template.scheduler_name, version)
         return all_constraints(pod_constraints(template, rules, None))
 
 

@@ -8,7 +8,7 @@ invalid soft selector does not fail PreFilter (upstream fact 5).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from topospread.kube.affinity import CompiledRequirements, compile_requirements
@@ -45,6 +45,8 @@ class Constraint:
         when_unsatisfiable: DoNotSchedule or ScheduleAnyway.
         honors_affinity: nodeAffinityPolicy; a pod without affinity has the same eligibility either
             way.
+        counts_nothing: no pod of the state is counted: the selector is nil, or it is empty in a
+            version that counts nothing then. What-ifs match an empty one all the same.
     """
 
     topology_key: str
@@ -55,6 +57,7 @@ class Constraint:
     eligibility: Eligibility
     when_unsatisfiable: str = DO_NOT_SCHEDULE
     honors_affinity: bool = True
+    counts_nothing: bool = field(default=False, repr=False)
 
     @property
     def honors_taints(self) -> bool:
@@ -183,6 +186,8 @@ def _phase(
                 eligibility=eligibility,
                 when_unsatisfiable=action,
                 honors_affinity=policies[0],
+                counts_nothing=selector.nothing
+                or (selector.empty and not rules.release.counts_empty_selector),
             )
         )
     return ConstraintSet(tuple(made))
@@ -196,7 +201,7 @@ def effective_selector(
     Keys that the pod lacks are skipped; a nil selector stays match-nothing.
     """
     selector = compile_selector(constraint.label_selector)
-    if rules.gates.match_label_keys:
+    if rules.gates.match_label_keys and rules.gates.scheduler_merge:
         pairs = [(key, labels[key]) for key in constraint.match_label_keys if key in labels]
         if pairs:
             selector = selector.merged(pairs)

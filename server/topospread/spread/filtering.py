@@ -78,7 +78,7 @@ def _domain_state(constraint: Constraint, topology: Topology, moves: _Moves | No
     checkpoint()
     key, eligibility = constraint.topology_key, constraint.eligibility
     membership = topology.membership(eligibility, key)
-    if constraint.group.counts_nothing:
+    if constraint.counts_nothing:
         counts = np.zeros(membership.nodes.size, dtype=np.int64)
     else:
         counts = topology.domain_counts(constraint.group, eligibility, key)
@@ -170,3 +170,41 @@ def verdict_of(states: Sequence[DomainState], topology: Topology, slot: int) -> 
         return FITS
     ids = topology.domains(states[position].constraint.topology_key).ids
     return LABEL_MISSING if ids[slot] < 0 else TOO_SKEWED
+
+
+def verdicts_with_own(
+    states: Sequence[DomainState],
+    topology: Topology,
+    slots: NDArray[np.intp],
+    own: Sequence[Ints],
+) -> Verdicts:
+    """[nodes] the verdict on each of some nodes, if more pods were on it alone.
+
+    Args:
+        states: without those pods.
+        topology: the state.
+        slots: [nodes] of the nodes, all alive.
+        own: [nodes] for each constraint, how many of the node's pods it would count.
+    """
+    verdicts: Verdicts = np.zeros(slots.size, dtype=np.uint8)
+    for state, added in zip(states, own, strict=True):
+        constraint = state.constraint
+        key, eligibility = constraint.topology_key, constraint.eligibility
+        domains = topology.domains(key).ids[slots]
+        counted = topology.mask(eligibility)[slots]
+        before = state.counts[domains] if state.counts.size else np.zeros_like(added)
+        counts = before + np.where(counted, added, 0)
+        minimum = np.full(slots.size, state.global_minimum, dtype=np.int64)
+        membership = topology.membership(eligibility, key)
+        if membership.size and membership.size >= constraint.min_domains:
+            present = state.counts[membership.present]
+            if np.count_nonzero(present == state.global_minimum) == 1:
+                # The only domain with the minimum may not have it any more.
+                others = present[present > state.global_minimum]
+                second = counts if not others.size else np.minimum(counts, others.min())
+                lowest = membership.present[domains] & (before == state.global_minimum)
+                minimum = np.where(lowest & (domains >= 0), second, minimum)
+        rejected = counts + int(constraint.self_match) - minimum > constraint.max_skew
+        judged = np.where(domains < 0, LABEL_MISSING, rejected.astype(np.uint8))
+        np.copyto(verdicts, judged, where=verdicts == FITS, casting="unsafe")
+    return verdicts

@@ -75,7 +75,7 @@ def plan(constraints: PodConstraints, topology: Topology) -> Plan | None:
     own_hard = [c for c in hard if topology.domains(c.topology_key).unique]
     own_soft = [c for c in soft if c.is_hostname]
     shared_soft = [c for c in soft if not c.is_hostname]
-    groups = {c.group for c in (*own_hard, *own_soft) if not c.group.counts_nothing}
+    groups = {c.group for c in (*own_hard, *own_soft) if not c.counts_nothing}
     # Under the System defaults nodes without a label share the domain "" with those that have it.
     blank = any("" in topology.domains(c.topology_key).number for c in shared_soft)
     # A raw score below 0 is out of order: upstream takes −1 for "ignored".
@@ -112,7 +112,7 @@ def _term(
 ) -> Term:
     checkpoint()
     key, eligibility = constraint.topology_key, constraint.eligibility
-    nothing = constraint.group.counts_nothing
+    nothing = constraint.counts_nothing
     membership = topology.membership(eligibility, key)
     if not per_node:
         domain = partition.domains[traits.keys.index(key)].tolist()

@@ -103,7 +103,7 @@ def _contribution(
     require_all_keys: bool,
 ) -> Floats:
     """[candidates] what one constraint adds; nothing where the label is missing."""
-    nothing = constraint.group.counts_nothing
+    nothing = constraint.counts_nothing
     ids = topology.domains(constraint.topology_key).ids[candidates]
     weight = weight_of(constraint, topology, candidates, ignored)
     if constraint.is_hostname:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Collection, Hashable, Sequence
 
     from topospread.kube.affinity import CompiledRequirements
     from topospread.kube.objects import Toleration
@@ -64,29 +64,50 @@ class Eligibility:
         return self._hash
 
 
+ALL_NAMESPACES: Final = frozenset({"*"})
+"""Stands for all namespaces; none has that name."""
+
+
 class GroupKey:
-    """Key of a group: pods of one namespace that one selector matches.
+    """Key of a group: pods of one namespace, or of several, that one selector matches.
 
     There is one object for each content, so that keys are compared and hashed by their identity:
     groups are looked up on every decision.
+
+    Attributes:
+        namespace: of the pods; empty where `namespaces` has them.
+        namespaces: of any of these; empty where `namespace` has it. :data:`ALL_NAMESPACES` for
+            all, also those that come.
+        terminating: pods that terminate count, too, as inter-pod affinity counts.
     """
 
-    __slots__ = ("__weakref__", "namespace", "selector")
+    __slots__ = ("__weakref__", "namespace", "namespaces", "selector", "terminating")
 
     namespace: str
     selector: Selector
+    namespaces: frozenset[str]
+    terminating: bool
 
-    _known: ClassVar[WeakValueDictionary[tuple[str, Selector], GroupKey]] = WeakValueDictionary()
+    _known: ClassVar[WeakValueDictionary[tuple[str, Selector, frozenset[str], bool], GroupKey]] = (
+        WeakValueDictionary()
+    )
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
-    def __new__(cls, namespace: str, selector: Selector) -> GroupKey:  # noqa: PYI034 - it has no subclasses
+    def __new__(  # noqa: PYI034 - it has no subclasses
+        cls,
+        namespace: str,
+        selector: Selector,
+        namespaces: frozenset[str] = frozenset(),
+        *,
+        terminating: bool = False,
+    ) -> GroupKey:
         """The one of this content."""
-        content = namespace, selector
+        content = namespace, selector, namespaces, terminating
         with cls._lock:
             found = cls._known.get(content)
             if found is None:
                 found = cls._known[content] = super().__new__(cls)
-                found.namespace, found.selector = content
+                found.namespace, found.selector, found.namespaces, found.terminating = content
         return found
 
     @override
@@ -95,14 +116,21 @@ class GroupKey:
         return f"GroupKey(namespace={self.namespace!r}, selector={self.selector!r})"
 
     @property
-    def nbytes(self) -> int:
-        """Bytes, about."""
-        return len(self.namespace) + self.selector.nbytes
+    def all_namespaces(self) -> Collection[str]:
+        """The namespaces whose pods count, or :data:`ALL_NAMESPACES`."""
+        return self.namespaces or (self.namespace,)
 
     @property
-    def counts_nothing(self) -> bool:
-        """Whether no pod is counted: for a nil selector and, upstream, for an empty one."""
-        return self.selector.nothing or self.selector.empty
+    def nbytes(self) -> int:
+        """Bytes, about."""
+        names = sum([70 + len(name) for name in self.namespaces])
+        return len(self.namespace) + names + self.selector.nbytes
+
+    def covers(self, namespace: str) -> bool:
+        """Whether pods of a namespace count."""
+        if not self.namespaces:
+            return namespace == self.namespace
+        return namespace in self.namespaces or self.namespaces == ALL_NAMESPACES
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.errors import FieldViolation, InvalidRequest, TooLarge
 from topospread.store.model import (
+    CLUSTER_SCOPED,
     MAX_APPLY_BYTES,
     MAX_CHANGES,
     MAX_LEASE,
@@ -103,9 +104,9 @@ def check_precondition(precondition: Unchanged) -> None:
 def wrong_words(key: Key, uid: str = "", version: str = "") -> list[FieldViolation]:
     """Errors of an object's names, uid and version; paths are those of metadata."""
     wrong: list[FieldViolation] = []
-    clusterwide = key.kind in (Kind.NODE, Kind.PROGRESS)
+    clusterwide = key.kind in CLUSTER_SCOPED
     if clusterwide and key.namespace:
-        wrong.append(FieldViolation("namespace", "nodes have none", "Forbidden"))
+        wrong.append(FieldViolation("namespace", "its kind has none", "Forbidden"))
     elif not clusterwide and not _NAME.fullmatch(key.namespace):
         wrong.append(FieldViolation("namespace", _NAME_TEXT, bad_value=key.namespace[:512]))
     for path, pattern, text, word in (

@@ -7,7 +7,7 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 MAX_CHANGES: Final = 500
@@ -48,6 +48,55 @@ class Kind(IntEnum):
     RESERVATION = 7
     PROGRESS = 8
     """How far the API server was read; the store's own, see :mod:`topospread.store.values`."""
+    PERSISTENT_VOLUME = 9
+    PERSISTENT_VOLUME_CLAIM = 10
+    STORAGE_CLASS = 11
+    CSI_NODE = 12
+    CSI_DRIVER = 13
+    CSI_STORAGE_CAPACITY = 14
+    VOLUME_ATTACHMENT = 15
+    NAMESPACE = 16
+    RESOURCE_CLAIM = 17
+    DEVICE_CLASS = 18
+    RESOURCE_SLICE = 19
+
+
+CLUSTER_SCOPED: Final = frozenset(
+    {
+        Kind.NODE,
+        Kind.PROGRESS,
+        Kind.PERSISTENT_VOLUME,
+        Kind.STORAGE_CLASS,
+        Kind.CSI_NODE,
+        Kind.CSI_DRIVER,
+        Kind.VOLUME_ATTACHMENT,
+        Kind.NAMESPACE,
+        Kind.DEVICE_CLASS,
+        Kind.RESOURCE_SLICE,
+    }
+)
+"""Kinds whose objects have no namespace."""
+
+NODES_SCOPE: Final = "nodes/"
+VOLUMES_SCOPE: Final = "volumes/"
+NAMESPACES_SCOPE: Final = "namespaces/"
+DEVICES_SCOPE: Final = "devices/"
+
+SCOPES: Final[Mapping[Kind, str]] = {
+    Kind.NODE: NODES_SCOPE,
+    Kind.PERSISTENT_VOLUME: VOLUMES_SCOPE,
+    Kind.PERSISTENT_VOLUME_CLAIM: VOLUMES_SCOPE,
+    Kind.STORAGE_CLASS: VOLUMES_SCOPE,
+    Kind.CSI_NODE: VOLUMES_SCOPE,
+    Kind.CSI_DRIVER: VOLUMES_SCOPE,
+    Kind.CSI_STORAGE_CAPACITY: VOLUMES_SCOPE,
+    Kind.VOLUME_ATTACHMENT: VOLUMES_SCOPE,
+    Kind.NAMESPACE: NAMESPACES_SCOPE,
+    Kind.RESOURCE_CLAIM: DEVICES_SCOPE,
+    Kind.DEVICE_CLASS: DEVICES_SCOPE,
+    Kind.RESOURCE_SLICE: DEVICES_SCOPE,
+}
+"""Scopes of kinds whose changes concern others than the pods of their namespace."""
 
 
 class WriteOutcome(StrEnum):
@@ -70,7 +119,7 @@ class Revision:
 
 
 class Key(NamedTuple):
-    """Names an object within a cluster; ``namespace`` is empty for nodes and progress."""
+    """Names an object within a cluster; ``namespace`` is empty for CLUSTER_SCOPED kinds."""
 
     kind: Kind
     namespace: str
@@ -78,8 +127,15 @@ class Key(NamedTuple):
 
     @property
     def scope(self) -> str:
-        """The scope of a change of the object: its namespace, or ``nodes/`` for nodes."""
-        return "nodes/" if self.kind is Kind.NODE else self.namespace
+        """The scope of a change of the object: its namespace, unless SCOPES has one of its kind.
+
+        Volumes, claims and all that decides about them share one, claims too: whose pod has no
+        claim does not name it, and so is not disturbed by claims that come and go in its namespace.
+        So do devices, their classes and the claims to them.
+        A write on behalf of a pod that has claims names it, one that looked at the labels of
+        namespaces that of namespaces.
+        """
+        return SCOPES.get(self.kind, self.namespace)
 
 
 @dataclass(frozen=True, slots=True)

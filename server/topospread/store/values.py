@@ -14,7 +14,7 @@ A stored value (format 2; the format number stands in the cluster's meta, or in 
 
 The version and the digest come first because writes look at them on every change, in Lua as well.
 An object is named ``<kind>/<namespace>/<name>`` with the number of its Kind; the namespace is empty
-for nodes and progress. A log entry is such a name behind one mark, and the stored value: ``=`` a
+for CLUSTER_SCOPED kinds. A log entry is such a name behind one mark, and the stored value: ``=`` a
 relevant write, ``~`` a write of the same digest, ``-`` a deletion (its value is what stood before
 the payload of what was deleted; empty when an older version wrote it, or that cannot be read).
 
@@ -30,10 +30,13 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.errors import StoreUnavailable
+from topospread.kube.versions import parse_version
 from topospread.store.model import Key, Kind, LogEntry, Put, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from topospread.kube.versions import KubernetesVersion
 
 
 FORMAT: Final = 2
@@ -55,8 +58,14 @@ OBSERVABLE: Final[tuple[Kind, ...]] = tuple(
 )
 """Kinds of objects that an API server has; their reading is recorded in Kind.PROGRESS."""
 
+OBJECT_KINDS: Final = tuple(kind for kind in OBSERVABLE if kind > Kind.PROGRESS)
+"""Volumes, what decides about them, and namespaces: a cluster may do without them."""
+
 VERSION: Final = re.compile(r"0|[1-9][0-9]{0,254}")
 """What can be compared with others: numbers as decimal strings."""
+
+KUBERNETES_VERSION: Final = "kubernetes"
+"""The object of Kind.PROGRESS that has the version of the API server."""
 
 _OBSERVABLE_BY_NAME: Final = {str(kind.value): kind for kind in OBSERVABLE}
 
@@ -201,6 +210,40 @@ def progress(observed: Mapping[Kind, str]) -> list[Put]:
         Put(StoredObject(Key(Kind.PROGRESS, "", str(kind.value)), b"", _NO_DIGEST, version))
         for kind, version in observed.items()
     ]
+
+
+def version_record(version: KubernetesVersion) -> Put:
+    """The change that records the Kubernetes version of a cluster; the last one holds."""
+    key = Key(Kind.PROGRESS, "", KUBERNETES_VERSION)
+    return Put(StoredObject(key, str(version).encode(), _NO_DIGEST))
+
+
+def recorded_version(stored: StoredObject) -> KubernetesVersion | None:
+    """The version in a stored object of that name; None where it cannot be read."""
+    return parse_version(stored.payload.decode(errors="replace")) if stored.digest else None
+
+
+def listed(kind: Kind, unknown: str = "", version: str = "") -> Put:
+    """The change that records whether a feed reads all objects of a kind, and up to where.
+
+    Args:
+        kind: of OBSERVABLE.
+        unknown: why it does not; empty where it does.
+        version: the list's resourceVersion.
+    """
+    key = Key(Kind.PROGRESS, "", str(kind.value))
+    return Put(StoredObject(key, unknown.encode(), _NO_DIGEST, version))
+
+
+def kind_of_progress(stored: StoredObject) -> tuple[Kind, str] | None:
+    """The kind of a stored object of Kind.PROGRESS, and why a feed does not read it.
+
+    None for a kind that is unknown here.
+    """
+    kind = _OBSERVABLE_BY_NAME.get(stored.key.name)
+    if kind is None or not stored.digest:
+        return None
+    return kind, stored.payload.decode(errors="replace")
 
 
 def observed_version(stored: StoredObject) -> tuple[Kind, str] | None:

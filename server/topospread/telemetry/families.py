@@ -46,9 +46,9 @@ EVENTS: Final = ("added", "modified", "deleted", "bookmark")
 WRITTEN: Final = ("applied", "deleted", "skipped", "refused")
 """Changes written; heartbeats that were not worth one; objects that cannot be stored."""
 
-REASONS: Final = ("initial", "expired", "state_lost")
+REASONS: Final = ("initial", "expired", "state_lost", "upgraded")
 """Why a kind was listed: at the beginning; the API server has compacted the version that the watch
-began at; the state was lost."""
+began at; the state was lost; the API server has another version (nodes alone)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from bench.race.judge import LogReplay, RaceFindings
 from bench.stores import LogGap, LogRecorder
 from topospread.app.stores import open_store
 from topospread.codec.pods import pod_from_proto
-from topospread.codec.rows import ReservationTemplate, reservation_key
+from topospread.codec.reservations import ReservationTemplate, reservation_key
 from topospread.codec.stored import ends_reservation, stored
+from topospread.kube.demands import Demand
 from topospread.store.model import Key, Kind, Put, Remove, Transaction
 from topospread_client import object_from_manifest, pod_from_manifest
 
@@ -40,7 +41,7 @@ def pod(number: int, app: str = "zones"):
 def held(number: int, node: int, app: str = "zones", cpu: int = scenario.STRICT, **changes):
     asked = pod_from_proto(pod_from_manifest(pod(number, app) | changes))
     key = reservation_key(asked.namespace, asked.name)
-    claim = ReservationTemplate(asked, (("cpu", cpu),), ())
+    claim = ReservationTemplate(asked, Demand((("cpu", cpu),)), ())
     return Put(claim.held(key, asked.uid, f"node-{node:03}"), lifetime=60_000)
 
 

@@ -17,6 +17,7 @@ from topospread.index.changes import (
     ReservationRow,
     WorkloadChange,
 )
+from topospread.kube.demands import Holds
 from topospread.kube.objects import Node, Workload
 from topospread.kube.selectors import selector_from_pairs
 from topospread.spread.topology import GroupKey
@@ -47,6 +48,11 @@ STATE: list[IndexChange] = [
     starts("p1", "n1"),
     SERVICE,
 ]
+
+
+def holds(name: str, node: str, held: Holds) -> PodChange:
+    row = PodRow(APP, node, counted=True, requests=(("cpu", 100),), holds=held)
+    return PodChange("default", name, row)
 
 
 def counted(*changes: IndexChange) -> Snapshot:
@@ -83,6 +89,10 @@ def test_a_state_that_came_about_in_another_way_is_the_same() -> None:
         (starts("p0", "n0", cpu=7), "cpu that are taken: on 1 nodes, such as n0: 100 and 7"),
         (WorkloadChange("Service", "default", "a", None), "workloads: "),
         (ReservationChange("default", "r", ReservationRow("", APP, "n0")), "reservations: "),
+        (
+            holds("p0", "n0", Holds(claims=("default/c",))),
+            "held on node n0: {} and {",
+        ),
     ],
 )
 def test_each_difference_is_found(change: IndexChange, expected: str) -> None:

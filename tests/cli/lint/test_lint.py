@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.allocatable import ROOMY
 from topospread.spread.linting.engine import RULES
 
 WEB = """\
@@ -104,6 +105,7 @@ def node(name: str, *, tainted: bool) -> dict[str, object]:
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
         "spec": {"taints": taints} if tainted else {},
+        "status": {"allocatable": ROOMY},
     }
 
 

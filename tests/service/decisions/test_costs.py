@@ -11,7 +11,7 @@ import pytest
 from topospread.index.builder import Builder
 from topospread.index.changes import NodeChange
 from topospread.index.nodes import NodeTable
-from topospread.index.snapshot import MAX_PENDING, NO_USAGE, PODS
+from topospread.index.snapshot import MAX_PENDING, NO_USAGE, PODS, Counted
 from topospread.kube.affinity import compile_requirements
 from topospread.kube.demands import Demand
 from topospread.kube.objects import (
@@ -27,7 +27,8 @@ from topospread.kube.objects import (
     Toleration,
 )
 from topospread.kube.selectors import Requirement, Selector
-from topospread.service.decisions.node_fit import Fit, suited
+from topospread.service.fit.profile import suited
+from topospread.service.fit.question import Fit, FitQuestion
 from topospread.spread.constraints import pod_constraints
 from topospread.spread.settings import Rules
 from topospread.spread.topology import Eligibility
@@ -47,7 +48,7 @@ def _nodes() -> list[Node]:
     ]
 
 
-def _lines(work: object) -> int:
+def lines(work: object) -> int:
     """Lines of Python that a piece of work runs, the same on every machine."""
     ran = 0
 
@@ -87,7 +88,7 @@ def test_pod_fields_cost_no_loop_over_nodes_each(of: str, few: int, many: int) -
     def cost(count: int) -> int:
         table = NodeTable(0, _nodes())
         asked = _eligibility(of, count)
-        return _lines(lambda: table.mask(asked))
+        return lines(lambda: table.mask(asked))
 
     per_thing = (cost(many) - cost(few)) / (many - few)
     assert per_thing < NODES / 4
@@ -156,7 +157,7 @@ def test_the_masks_of_one_pod_look_at_its_terms_once() -> None:
 
     def cost(eligibilities: list[Eligibility]) -> int:
         table = NodeTable(0, _nodes())
-        return _lines(lambda: [table.mask(each) for each in eligibilities * 10])
+        return lines(lambda: [table.mask(each) for each in eligibilities * 10])
 
     assert cost(every) < 1.5 * cost(every[:1])
 
@@ -182,7 +183,7 @@ def test_constraints_do_not_look_at_all_of_a_pods_affinity_each() -> None:
                 table.membership(constraint.eligibility, HOSTNAME_LABEL)
 
         judge()  # what is equal to what is kept is looked up, too
-        return _lines(judge)
+        return lines(judge)
 
     assert cost(64) - cost(1) < 63 * 200
 
@@ -192,18 +193,14 @@ def test_resources_that_no_node_has_cost_no_array_each() -> None:
     builder.fold([NodeChange(node.name, node) for node in _nodes()])
     snapshot = builder.snapshot
     requests = tuple((f"example.com/r{i}", 1) for i in range(1000))
-    suits = suited(
-        snapshot,
-        Pod("p"),
-        compile_requirements(NodeRequirements()),
-        Demand((("cpu", 100), *requests)),
-        Fit.NODE_AND_RESOURCES,
-    )
+    demand = Demand((("cpu", 100), *requests))
+    anywhere = compile_requirements(NodeRequirements())
+    suits = suited(FitQuestion(snapshot, Pod("p"), anywhere, demand, Rules()), Fit.ALL)
     assert not suits.nodes[snapshot.alive].any()
-    *_, resources = suits.rules()
-    arrays = {id(refused) for _, refused in resources.refusals}
-    assert len(resources.refusals) == 1002
-    assert len(arrays) <= 4
+    *_, never, resources = suits.rules()
+    arrays = {id(refused) for _, refused in (*never.reasons, *resources.reasons)}
+    assert len(resources.reasons) == 1002
+    assert len(arrays) <= 6  # pods, cpu and all the others, with either code
     before = set(snapshot.usage._made)
     for name, _ in requests:
         snapshot.usage.taken(name, snapshot.nodes.capacity)
@@ -212,7 +209,8 @@ def test_resources_that_no_node_has_cost_no_array_each() -> None:
 
 def test_resources_of_a_few_pods_have_no_arrays_however_many_they_are() -> None:
     usage = NO_USAGE
-    many = {(f"example.com/r{i}", i % 3): 1 for i in range(2 * MAX_PENDING)}
+    names = (f"example.com/r{i}" for i in range(2 * MAX_PENDING))
+    many: dict[tuple[Counted, int], int] = {(name, i % 3): 1 for i, name in enumerate(names)}
     usage = usage.changed({**many, (PODS, 2): 1})
     usage = usage.changed({(PODS, 4): 1})
     assert not usage._base
@@ -245,4 +243,4 @@ def test_selectors_of_many_requirements_match_as_each_of_them_does() -> None:
             expected = all(r.accepts(each.get(r.key)) for r in requirements)
             assert selector.matches(each) == expected
     many = Selector(tuple(Requirement(f"no{i}", "DoesNotExist") for i in range(4000)))
-    assert _lines(lambda: many.matches(labels[0])) < 100
+    assert lines(lambda: many.matches(labels[0])) < 100

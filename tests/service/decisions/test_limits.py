@@ -14,7 +14,7 @@ from topospread.kube.objects import SCHEDULE_ANYWAY, SpreadConstraint
 from topospread.service.decisions.evaluate import evaluate
 from topospread.service.decisions.extension_points import filter_, pre_filter, score
 from topospread.service.decisions.request import SettingsOverride
-from topospread.spread.settings import LIST, ConfiguredRules, FeatureGates, Profile
+from topospread.spread.settings import LIST, ConfiguredRules, Profile
 from topospread.spread.verdicts import Code
 
 USE_CASES = (pre_filter, filter_, score, evaluate)
@@ -103,7 +103,7 @@ def test_a_profile_of_the_request_has_the_limit_of_a_pod(three_zones: World):
     with pytest.raises(InvalidRequest, match="10000 constraints, at most 64 are judged"):
         evaluate(three_zones.engine, three_zones.ask(incoming(), settings=many))
     assert isinstance(many.profile, Profile)
-    configured = ConfiguredRules({"mine": replace(many.profile, name="mine")}, FeatureGates())
+    configured = ConfiguredRules({"mine": replace(many.profile, name="mine")})
     three_zones.process.rules.replace(configured)
     assert evaluate(three_zones.engine, three_zones.ask(incoming(constraint()))).feasible == 1
 

@@ -11,15 +11,13 @@ from topospread.service.decisions.batch import evaluate_batch
 from topospread.service.decisions.evaluate import Evaluation, evaluate
 from topospread.service.decisions.extension_points import filter_, pre_filter
 from topospread.service.decisions.request import DecisionRequest, SettingsOverride
-from topospread.spread.settings import LIST, ConfiguredRules, FeatureGates, Profile
+from topospread.spread.settings import LIST, ConfiguredRules, Profile
 from topospread.spread.verdicts import Code
 
 BY_ZONE = Profile("by-zone", LIST, (SpreadConstraint(1, ZONE, DO_NOT_SCHEDULE),))
 BY_NODE = Profile("by-node", LIST, (SpreadConstraint(1, HOSTNAME, DO_NOT_SCHEDULE),))
 NOTHING = Profile("nothing", LIST)
-CONFIGURED = ConfiguredRules(
-    {profile.name: profile for profile in (BY_ZONE, BY_NODE, NOTHING)}, FeatureGates()
-)
+CONFIGURED = ConfiguredRules({profile.name: profile for profile in (BY_ZONE, BY_NODE, NOTHING)})
 SERVICE = {
     "apiVersion": "v1",
     "kind": "Service",
@@ -114,7 +112,7 @@ def test_gates_of_a_request_are_laid_over_those_in_force(world: World):
 
     world.apply(running("w4", "n-c"))
     assert (eligible(None), eligible(off)) == (2, 3)
-    configured = FeatureGates(min_domains=False, default_spread=False)
+    configured = {"MinDomainsInPodTopologySpread": False, "DefaultPodTopologySpread": False}
     world.process.rules.replace(ConfiguredRules(CONFIGURED.profiles, configured))
     assert (eligible(None), eligible(off)) == (3, 3)
     on = SettingsOverride(gates={"MinDomainsInPodTopologySpread": True})
@@ -130,9 +128,9 @@ def test_new_rules_hold_for_new_questions_and_old_cycles_keep_theirs(world: Worl
     begun = pre_filter(world.engine, world.ask(incoming()))
     for _ in range(2):  # the rules of a scheduler are remembered
         assert keys(world, incoming()) == [ZONE]
-    world.process.rules.replace(ConfiguredRules({"only": BY_NODE}, FeatureGates()))
+    world.process.rules.replace(ConfiguredRules({"only": BY_NODE}))
     assert keys(world, incoming()) == [HOSTNAME]
-    world.process.rules.replace(ConfiguredRules({"only": NOTHING}, FeatureGates()))
+    world.process.rules.replace(ConfiguredRules({"only": NOTHING}))
     assert keys(world, incoming()) == []
     cycle = begun.resolved.cycle_id
     answer = filter_(world.engine, world.ask(cycle=cycle))

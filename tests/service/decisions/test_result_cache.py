@@ -31,7 +31,7 @@ from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, SpreadCons
 from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.evaluate import Evaluation, evaluate
 from topospread.service.decisions.request import NO_OVERRIDE, SettingsOverride
-from topospread.spread.settings import LIST, ConfiguredRules, FeatureGates, Profile
+from topospread.spread.settings import LIST, ConfiguredRules, Profile
 from topospread.store.model import Kind
 from topospread_client import pod_from_manifest
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 BY_ZONE = Profile("default-scheduler", LIST, (SpreadConstraint(1, ZONE, DO_NOT_SCHEDULE),))
 BY_NODE = Profile("by-node", LIST, (SpreadConstraint(3, HOSTNAME, SCHEDULE_ANYWAY),))
-CONFIGURED = ConfiguredRules({p.name: p for p in (BY_ZONE, BY_NODE)}, FeatureGates())
+CONFIGURED = ConfiguredRules({p.name: p for p in (BY_ZONE, BY_NODE)})
 SETTINGS = (NO_OVERRIDE, SettingsOverride(BY_NODE.name))
 KINDS = {
     "nodes": Kind.NODE,

@@ -52,7 +52,7 @@ def stories() -> Iterator[Story]:
             ],
             reserved=written.get("reserved", {}),
             pod=_pod(**written["pod"]),
-            fit=written.get("fit", "NODE_AND_RESOURCES"),
+            fit=written.get("fit", "ALL"),
             expected=written["expected"],
         )
 

@@ -14,8 +14,8 @@ from tests.servers import served
 from tests.service.explaining.cases import Json, Story, excerpt, stories
 from tests.service.placement.placer import Placer, named
 from tests.service.world import CLUSTER, PATIENCE, world
-from topospread.service.decisions.node_fit import Fit
 from topospread.service.explaining.explain import explain
+from topospread.service.fit.question import Fit
 from topospread_client import pod_from_manifest
 from topospread_proto.v1 import (
     cluster_state_service_pb2,

@@ -26,10 +26,10 @@ from topospread.index.builder import Builder
 from topospread.index.changes import NodeChange, PodChange, PodRow
 from topospread.kube.objects import Node
 from topospread.service.decisions.evaluate import evaluate
-from topospread.service.decisions.node_fit import REASON_CORDONED, REASON_TAINTED
 from topospread.service.decisions.request import PodRef
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.explaining.explain import explain, explain_at
+from topospread.service.fit import node_unschedulable, taint_toleration
 from topospread.spread.settings import Rules
 from topospread.spread.verdicts import REASON_CONSTRAINTS_NOT_MATCH, REASON_LABEL_MISSING
 from topospread_client import pod_from_manifest
@@ -52,7 +52,11 @@ def builder() -> Builder:
     """50,000 nodes in three zones; the first 20,000 hold a pod."""
     made = Builder()
     nodes = (
-        Node(f"n-{n:05}", {HOSTNAME: f"n-{n:05}", ZONE: f"zone-{'abc'[n % 3]}"})
+        Node(
+            f"n-{n:05}",
+            {HOSTNAME: f"n-{n:05}", ZONE: f"zone-{'abc'[n % 3]}"},
+            allocatable=(("pods", 110),),
+        )
         for n in range(NODES)
     )
     made.fold(NodeChange(node.name, node) for node in nodes)
@@ -204,10 +208,10 @@ def test_each_node_has_the_verdict_of_the_first_filter_that_refuses_it(tainted: 
     found = evaluated(tainted, incoming(constraint(ZONE), containers=[NEEDY]))
     assert {status.reasons: (status.code.label, nodes) for status, nodes in found.verdicts} == {
         (): ("Success", 4),
-        (REASON_TAINTED,): ("UnschedulableAndUnresolvable", 3),
+        (taint_toleration.REASON,): ("UnschedulableAndUnresolvable", 3),
         (REASON_CONSTRAINTS_NOT_MATCH,): ("Unschedulable", 3),
-        (REASON_CORDONED,): ("UnschedulableAndUnresolvable", 1),
-        ("Insufficient cpu",): ("Unschedulable", 1),
+        (node_unschedulable.REASON,): ("UnschedulableAndUnresolvable", 1),
+        ("Insufficient cpu",): ("UnschedulableAndUnresolvable", 1),
     }
     assert [nodes for _, nodes in found.verdicts] == [4, 3, 3, 1, 1]
 

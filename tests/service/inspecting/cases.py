@@ -62,6 +62,8 @@ def pod_of(
     gates: Sequence[str] = (),
     only_on: str = "",
     node_selector: Mapping[str, str] | None = None,
+    scheduler: str = "",
+    claim: str = "",
 ) -> Json:
     """A pod of a case."""
     metadata: Json = {"name": name, "namespace": "default", "labels": labels or {"app": "web"}}
@@ -78,6 +80,11 @@ def pod_of(
         spec["schedulingGates"] = [{"name": each} for each in gates]
     if only_on:
         spec["affinity"] = affinity_to([only_on])
+    if scheduler:
+        spec["schedulerName"] = scheduler
+    if claim:
+        named = claim.format(name=name)
+        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": named}}]
     if node_selector:
         spec["nodeSelector"] = node_selector
     if cpu:
@@ -116,5 +123,6 @@ def excerpt(row: Json, expected: Json) -> Json:
         "findings": [code.removeprefix("FINDING_CODE_") for code in codes],
         "minimum_reason": row["minimum_reason"],
         "defaulted": row.get("defaulted", False),
+        "not_modelled": row.get("not_modelled", []),
     }
     return {name: said[name] for name in expected}

@@ -21,7 +21,7 @@ from topospread.service.decisions.request import NO_OVERRIDE
 from topospread.service.inspecting import cluster_inspector, inventory
 from topospread.service.inspecting.inspector import Inspector
 from topospread.service.inspecting.judging import count, judge
-from topospread.spread.settings import DEFAULT_PROFILE, ConfiguredRules, FeatureGates, Profile
+from topospread.spread.settings import DEFAULT_PROFILE, ConfiguredRules, Profile
 from topospread.store.model import Kind
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2
@@ -90,7 +90,7 @@ def test_new_defaults_are_in_force_at_once(three_zones: World) -> None:
 
     assert keys() == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
     none = Profile(DEFAULT_PROFILE, "List")
-    three_zones.process.rules.replace(ConfiguredRules({DEFAULT_PROFILE: none}, FeatureGates()))
+    three_zones.process.rules.replace(ConfiguredRules({DEFAULT_PROFILE: none}))
     assert keys() == set()
 
 

@@ -26,8 +26,8 @@ from tests.service.world import (
 from topospread.errors import InvalidRequest, NotFound
 from topospread.replica.view import Token
 from topospread.service.decisions.evaluate import evaluate
-from topospread.service.decisions.node_fit import Fit
 from topospread.service.decisions.request import PodRef
+from topospread.service.fit.question import Fit
 from topospread.service.placement.place import Preference, place, release
 from topospread.service.placement.places import Places
 from topospread.service.state.write import StateWriter
@@ -208,7 +208,8 @@ def test_unsuitable_nodes_are_reported_by_the_first_reason(empty_world: World):
         f"1 {SKEWED} (missing required label), "
         "1 node(s) had untolerated taint(s), 1 node(s) were unschedulable."
     )
-    assert held.status.code is Code.UNSCHEDULABLE
+    # Also without the pods that are there, the small one has less than is asked for.
+    assert held.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     assert placer.place(pod, fit=Fit.NODE).node == "small"
     assert placer.place(named("b", BY_ZONE), ["cordoned"]).node == "cordoned"
 
@@ -242,12 +243,12 @@ def test_reservation_takes_resources_of_its_node(empty_world: World):
     assert placer.place(named("c", **spec)).node == places[0]
 
 
-def test_nodes_without_allocatable_are_not_judged_by_resources(empty_world: World):
-    empty_world.apply(node("n1", "a"))
-    requests = {"requests": {"cpu": "600"}}
-    pod = named("a", containers=[{"name": "c", "resources": requests}])
+def test_a_node_without_allocatable_takes_no_pod(empty_world: World):
+    empty_world.apply(node("n1", "a") | {"status": {}})
+    held = Placer(empty_world).place(named("a"))
 
-    assert Placer(empty_world).place(pod).node == "n1"
+    assert (held.node, held.status.code) == ("", Code.UNSCHEDULABLE)
+    assert held.message == "0/1 nodes are available: 1 Too many pods."
 
 
 def test_the_best_is_by_score_first(three_zones: World):

@@ -25,12 +25,13 @@ from tests.service.world import (
 from topospread.cache import BUDGETS
 from topospread.checkpoints import Computation
 from topospread.errors import CallerGone, Conflict, DeadlineExceeded, StoreUnavailable
-from topospread.kube.demands import NO_DEMAND
 from topospread.replica.replicas import Replicas, seconds_from_now
 from topospread.replica.state import ReplicaOptions
 from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.request import DecisionRequest, ProfileRegistry
-from topospread.service.placement.place import Preference, choose
+from topospread.service.fit.profile import suited
+from topospread.service.fit.question import Fit
+from topospread.service.placement.place import choose
 from topospread.service.placement.places import Places
 from topospread.service.placement.tasks import MOST, PlacementResult, PlacementTask
 from topospread.store.model import Key, Kind, Revision
@@ -58,7 +59,7 @@ def placer(three_zones: World) -> Placer:
 
 
 def best(cycle: Cycle, held: Any) -> str | Rejection:
-    return choose(cycle, NO_DEMAND, Preference(), held)
+    return choose(cycle, suited(cycle.asked, Fit.ALL), held=held)
 
 
 def task_of(

@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from tests.allocatable import ROOMY
+
 Json = dict[str, Any]
 
 FILES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
@@ -74,7 +76,9 @@ def _case(item: Json) -> Case:
 
 
 def _node(name: str, labels: dict[str, str]) -> Json:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    metadata = {"name": name, "labels": labels}
+    status = {"allocatable": ROOMY}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
 
 
 def _replica_set(name: str, deployment: str) -> Json:

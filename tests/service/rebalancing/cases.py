@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from tests.allocatable import ROOMY
+
 Json = dict[str, Any]
 
 FILE = Path(__file__).parent / "cases.yaml"
@@ -68,7 +70,7 @@ def _node(name: str, labels: dict[str, str], item: Json) -> Json:
     if name in item.get("cordoned", ()):
         spec["unschedulable"] = True
     named = {"kubernetes.io/hostname": name, **labels}
-    status = {"allocatable": item.get("allocatable", {}).get(name, {})}
+    status = {"allocatable": item.get("allocatable", {}).get(name, ROOMY)}
     metadata = {"name": name, "labels": named}
     return {
         "apiVersion": "v1",

@@ -10,11 +10,12 @@ import click
 
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import DONE, BadInput
-from topospread.cli.kinds import NODE, NUMBERS, POD, ObjectName, object_name
-from topospread.cli.manifest_objects import NOT_LOOKED_AT, storable_objects, warn_skipped
+from topospread.cli.kinds import NODE, NUMBERS, OBJECTS, POD, ObjectName, object_name
+from topospread.cli.manifest_objects import storable_objects, warn_not_stored
 from topospread.cli.options import ClientOptions, server_verb
 from topospread.cli.render import writes
 from topospread.cli.request_options import input_options, validation_option
+from topospread.kube.versions import parse_version
 from topospread_client import TopospreadClientError
 from topospread_proto.v1.cluster_state_service_pb2 import (
     OBJECT_OUTCOME_IGNORED_STALE,
@@ -56,7 +57,8 @@ def command(
     """Write nodes, pods and workloads from files to the cluster's state.
 
     Reads YAML and JSON as kubectl prints them or people write them: several documents, List kinds,
-    directories, and - for standard input. Other kinds are counted and named as skipped.
+    directories, and - for standard input. Volumes, claims, storage classes, CSI objects and
+    namespaces are written, too. Other kinds are counted and named as skipped.
 
     With --replace, input that may have been cut is refused: a page of a longer list, a file that
     ends within a line, and what comes through a pipe and does not show its own end, as one value of
@@ -67,19 +69,22 @@ def command(
         # A bar would be drawn over what a person types.
         typed = manifest_files.STDIN in paths and sys.stdin.isatty()
         with nullcontext() if typed else output.progress("reading"):
-            manifests = manifest_files.read(paths, recursive=recursive, whole=replace)
+            lists: set[str] = set()
+            manifests = manifest_files.read(paths, recursive=recursive, whole=replace, lists=lists)
             found, skipped = storable_objects(manifests, validation, namespace)
             del manifests
     except KeyboardInterrupt:
         output.warn("nothing is written: the input was still being read")
         raise
-    warn_skipped(skipped, NOT_LOOKED_AT)
-    if not found:
+    warn_not_stored(skipped)
+    empty = lists.intersection(OBJECTS) if replace else set()
+    if not found and not empty:
         output.warn("nothing to apply")
         return DONE
     objects = [each for _, each in found]
     if replace:
-        replaced = _replace(options, _full_lists(found), force=force)
+        full = {**dict.fromkeys(empty, ()), **_full_lists(found)}
+        replaced = _replace(options, full, force=force)
         writes.print_replaced(replaced, options, objects)
         return DONE
     with options.server_client() as client:
@@ -103,11 +108,19 @@ def _replace(
     kinds = [NUMBERS[kind] for kind in {NODE, POD, *lists}]
     with options.server_client() as client, replacing as progress:
         for kind in sorted(lists, key=NUMBERS.__getitem__):
+            version = _oldest_kubelet(lists[kind]) if kind == NODE else ""
             responses[kind] = client.replace_objects(
-                NUMBERS[kind], lists[kind], force=force, kinds=kinds
+                NUMBERS[kind], lists[kind], force=force, kinds=kinds, kubernetes_version=version
             )
             progress(len(responses), len(lists))
     return responses
+
+
+def _oldest_kubelet(nodes: Iterable[ClusterObject]) -> str:
+    """The version that the cluster is judged by, as with `--from`; empty where no node says its."""
+    said = (parse_version(each.node.status.node_info.kubelet_version) for each in nodes)
+    known = [version for version in said if version is not None]
+    return str(min(known)) if known else ""
 
 
 def _full_lists(

@@ -11,12 +11,12 @@ from topospread.access.file import read_access
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE, BadInput
 from topospread.cli.options import PATH
-from topospread.codec.scheduler_config import read_rules
+from topospread.codec.scheduler_config import configured_version, read_rules
 from topospread.config.descriptions import SETTINGS, redacted
 from topospread.config.files import read_config
 from topospread.config.loading import load_settings
 from topospread.errors import ConfigError
-from topospread.spread.settings import GATE_NAMES, ConfiguredRules
+from topospread.spread.settings import GATE_NAMES, ConfiguredRules, known_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +45,7 @@ def check(file: str | None, form: str) -> int:
         settings = load_settings({"config": file}, os.environ)
         text = read_config(settings.config) if settings.config else ""
         rules = read_rules(text, settings.config or "defaults", settings.feature_gates)
+        gates = rules.gates_of(known_version(configured_version(settings.kubernetes_version)))
         if settings.access_file:
             read_access(read_config(settings.access_file), settings.access_file)
     except ConfigError as error:
@@ -52,13 +53,13 @@ def check(file: str | None, form: str) -> int:
     for warning in rules.warnings:
         output.warn(f"warning: {warning}")
     if form == "table":
-        _print(_written(settings), rules)
+        _print(_written(settings), rules, gates)
     else:
-        _show(_written(settings), rules, form)
+        _show(_written(settings), rules, gates, form)
     return DONE
 
 
-def _print(settings: Mapping[str, object], rules: ConfiguredRules) -> None:
+def _print(settings: Mapping[str, object], rules: ConfiguredRules, in_force: FeatureGates) -> None:
     columns = ["PROFILE", "DEFAULTING", "DEFAULT CONSTRAINTS"]
     rows = [
         [name, profile.defaulting, "; ".join(_constraints(profile))]
@@ -66,14 +67,16 @@ def _print(settings: Mapping[str, object], rules: ConfiguredRules) -> None:
     ]
     output.table(columns, rows)
     click.echo()
-    gates = _gates(rules.gates)
+    gates = _gates(in_force)
     states = [[name, "on" if on else "off"] for name, on in gates.items()]
     output.table(["FEATURE GATE", "STATE"], states)
     click.echo()
     output.table(["SETTING", "VALUE"], settings.items())
 
 
-def _show(settings: Mapping[str, object], rules: ConfiguredRules, form: str) -> None:
+def _show(
+    settings: Mapping[str, object], rules: ConfiguredRules, in_force: FeatureGates, form: str
+) -> None:
     profiles = [
         {
             "name": name,
@@ -86,7 +89,7 @@ def _show(settings: Mapping[str, object], rules: ConfiguredRules, form: str) -> 
         "ConfigurationCheck",
         form,
         profiles=profiles,
-        feature_gates=_gates(rules.gates),
+        feature_gates=_gates(in_force),
         settings=settings,
     )
 

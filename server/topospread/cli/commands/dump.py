@@ -12,19 +12,32 @@ from topospread.cli import output
 from topospread.cli.anonymization import Anonymizer
 from topospread.cli.errors import DONE, BadInput
 from topospread.cli.files import regular_target, write_file
-from topospread.cli.kinds import NODE, NUMBERS, POD, WORKLOADS
+from topospread.cli.kinds import (
+    CLUSTER_SCOPED,
+    NODE,
+    NUMBERS,
+    OBJECTS,
+    POD,
+    WORKLOADS,
+    content_of,
+)
 from topospread.cli.options import PATH, ClientOptions, server_verb
 from topospread.cli.state_source import from_option
 from topospread_client import manifest_from_object
-from topospread_proto.v1.cluster_state_service_pb2 import WatchObjectsRequest
+from topospread_proto.v1.cluster_state_service_pb2 import (
+    ClusterObject,
+    GetClusterRequest,
+    WatchObjectsRequest,
+)
+from topospread_proto.v1.common_pb2 import Consistency
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from topospread.cli.options import ApiCaller
-    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
-
-_KINDS: Final = (NODE, *WORKLOADS, POD)
+_KINDS: Final = (NODE, *OBJECTS, *WORKLOADS, POD)
+_OF_ALL: Final = frozenset(NUMBERS[kind] for kind in (*CLUSTER_SCOPED, "CSIStorageCapacity"))
+"""Kinds whose objects concern the pods of all namespaces."""
 _TAIL: Final = {"kind": "List", "metadata": {"resourceVersion": ""}}
 """What kubectl prints behind the items."""
 
@@ -33,7 +46,9 @@ _YAML_SUFFIXES: Final = frozenset({".yaml", ".yml"})
 
 @click.command("dump", short_help="Write the state to a file, for --from and bug reports.")
 @click.argument("file", required=False, metavar="[FILE]", type=PATH)
-@click.option("-n", "--namespace", metavar="NAME", help="Nodes, and of the rest this namespace.")
+@click.option(
+    "-n", "--namespace", metavar="NAME", help="Of objects with a namespace only this one's."
+)
 @click.option(
     "--anonymize",
     is_flag=True,
@@ -45,12 +60,12 @@ _YAML_SUFFIXES: Final = frozenset({".yaml", ".yml"})
 def command(
     options: ClientOptions, file: str | None, namespace: str | None, anonymize: bool
 ) -> int:
-    """Write nodes, pods and workloads as they are kept at one revision, as kubectl prints a List.
+    """Write all objects as they are kept at one revision, as kubectl prints a List.
 
     FILE is YAML where its name ends so, else JSON; without one, stdout has JSON, or YAML with
     -o yaml. A regular file is replaced in one step and a link stays; a device or a pipe is written
-    to. --from and `apply -f` read it, and so does kubectl. Places that are held for
-    pods are not in it.
+    to. --from and `apply -f` read it, and so does kubectl. Places that are held for pods are not in
+    it. Of volumes and the like, that there are none is an empty list in it; else it is not known.
 
     With --anonymize, equal texts have equal replacements, and nobody can compute one: each dump has
     a random key. Keys of labels that Kubernetes or many share stay, and so do kinds of owners with
@@ -64,6 +79,7 @@ def command(
     as_yaml = options.output == "yaml" or (file and Path(file).suffix in _YAML_SUFFIXES)
     with options.client() as client, output.progress("reading") as progress:
         objects, revision = _state(client, namespace, options.timeout)
+        empty = _empty_kinds(client, objects, revision)
         progress(len(objects), len(objects))
     about: dict[str, Any] = {"revision": revision}
     if anonymize:
@@ -73,6 +89,8 @@ def command(
         about = {"cluster": options.cluster, **about}
     # By the names that are written: the order of others would tell how they compare.
     manifests = _in_order(map(manifest_from_object, objects))
+    count = "1 object" if len(manifests) == 1 else f"{len(manifests)} objects"
+    manifests += empty
     content = {"apiVersion": "v1", "items": manifests, **_TAIL, **about}
     text = _yaml(content) if as_yaml else _json(content)
     if file is None:
@@ -80,7 +98,6 @@ def command(
     else:
         with _naming(file):
             write_file(Path(file), text)
-        count = "1 object" if len(manifests) == 1 else f"{len(manifests)} objects"
         output.warn(f"{count} at revision {revision} in {file}")
     return DONE
 
@@ -103,9 +120,29 @@ def _state(
             if not event.HasField("object"):
                 # The bookmark behind what there is: objects of all kinds, at its revision.
                 return found, answer.meta.revision
-            if event.ref.kind == NUMBERS[NODE] or namespace in {None, event.ref.namespace}:
+            if event.ref.kind in _OF_ALL or namespace in {None, event.ref.namespace}:
                 found.append(event.object)
     raise AssertionError("a watch does not end by itself")
+
+
+def _empty_kinds(
+    client: ApiCaller, objects: Iterable[ClusterObject], revision: str
+) -> list[dict[str, Any]]:
+    """Lists of the kinds that the cluster is known to have no objects of, but of none without."""
+    request = GetClusterRequest(consistency=Consistency(at_least_as_fresh=revision))
+    cluster = client.call("GetCluster", request).cluster
+    left = {each.kind for each in cluster.unknown_kinds}
+    left |= {NUMBERS[content_of(each).DESCRIPTOR.name] for each in objects}
+    return [_empty_list(kind) for kind in OBJECTS if NUMBERS[kind] not in left]
+
+
+def _empty_list(kind: str) -> dict[str, Any]:
+    example = ClusterObject()
+    for field in ClusterObject.DESCRIPTOR.fields:
+        if field.message_type is not None and field.message_type.name == kind:
+            getattr(example, field.name).SetInParent()
+    version = manifest_from_object(example)["apiVersion"]
+    return {"apiVersion": version, "items": [], "kind": f"{kind}List", "metadata": {}}
 
 
 def _in_order(manifests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from topospread.cli.options import ApiCaller
     from topospread_proto.v1.common_pb2 import PodReference
-    from topospread_proto.v1.explanation_pb2 import Explanation
+    from topospread_proto.v1.decision_service_pb2 import ExplainPodResponse
+    from topospread_proto.v1.explanation_pb2 import PodScheduledCondition
 
 
 @click.command("explain", short_help="Explain where pods may go, by constraint and domain.")
@@ -111,7 +112,7 @@ def command(
 
         if pending:
             groups, pods, unexplained = _find_pending(
-                state, namespace, lambda name: explained(named_request(name)).answer.explanation
+                state, namespace, lambda name: explained(named_request(name)).answer
             )
             documents.present(
                 options.output,
@@ -183,7 +184,9 @@ class PendingWorkload:
     """Pending pods of one workload that are refused for one reason, or that fit.
 
     Its kind is Pod for pods without a controller, and its name that of the first of them. `pod` is
-    one of the pods, which was explained; `suggestion`, the first of what would let it in.
+    one of the pods, which was explained; `suggestion`, the first of what would let it in;
+    `scheduled_condition`, what the scheduler said of it, where that is something else;
+    `kubernetes_version`, by whose rules it was judged.
     """
 
     kind: str
@@ -196,6 +199,9 @@ class PendingWorkload:
     node_count: int
     message: str
     suggestion: str
+    not_modelled: Sequence[str]
+    scheduled_condition: PodScheduledCondition | None
+    kubernetes_version: str
 
     @property
     def path(self) -> str:
@@ -205,14 +211,18 @@ class PendingWorkload:
 
 _PENDING_COLUMNS: Final = (
     Column("#PENDING", lambda group: group.pod_count),
-    Column("FITS", lambda group: f"{group.fitting_node_count} of {group.node_count} nodes"),
+    Column("FITS", lambda group: _fits(group)),
     Column("WORKLOAD", lambda group: group.path),
     Column("FOR EXAMPLE", lambda group: pod_path(group.pod)),
 )
 
 
+def _fits(group: PendingWorkload) -> str:
+    return explanation.fitting_text(group.fitting_node_count, group.node_count, group.not_modelled)
+
+
 def _find_pending(
-    state: StatePods, namespace: str | None, explain: Callable[[ObjectName], Explanation]
+    state: StatePods, namespace: str | None, explain: Callable[[ObjectName], ExplainPodResponse]
 ) -> tuple[list[PendingWorkload], list[PodReference], int]:
     """Explain the pending pods of the state: one of each workload and template, not each pod.
 
@@ -223,7 +233,7 @@ def _find_pending(
         if is_pending(pod):
             alike.setdefault((_workload(pod), _template(pod)), []).append(pod)
     most = sorted(alike.items(), key=lambda item: -len(item[1]))
-    groups: dict[tuple[ObjectName, str], PendingWorkload] = {}
+    groups: dict[object, PendingWorkload] = {}
     unexplained = sum(len(pods) for _, pods in most[MAX_EXPLAINED:])
     with output.progress("explaining") as progress:
         explained = most[:MAX_EXPLAINED]
@@ -237,7 +247,8 @@ def _find_pending(
                 unexplained += len(pods)  # it went since it was listed
             else:
                 # One group of two that are alike, with the example of the larger one.
-                group = groups.setdefault((workload, found.message), _group(workload, first, found))
+                said = found.explanation.message, *found.explanation.not_modelled
+                group = groups.setdefault((workload, said), _group(workload, first, found))
                 group.pod_count += len(pods)
             progress(done, len(explained))
     worst = sorted(groups.values(), key=lambda group: (group.fits, -group.pod_count))
@@ -251,18 +262,23 @@ def _workload(pod: Pod) -> ObjectName:
 
 
 def _template(pod: Pod) -> bytes:
-    """What decides where a pod may go: equal for pods of one template."""
+    """What decides where a pod may go: equal for pods of one template.
+
+    Pods for which claims are made have their names: each is judged by its own.
+    """
     kept = Pod(spec=pod.spec)
-    for volume in kept.spec.volumes:
-        # A StatefulSet's pods have claims of their own.
-        volume.volume_source.persistent_volume_claim.claim_name = ""
+    if any(each.volume_source.HasField("ephemeral") for each in pod.spec.volumes) or any(
+        each.HasField("resource_claim_template_name") for each in pod.spec.resource_claims
+    ):
+        kept.metadata.name = pod.metadata.name
     for key, value in pod.metadata.labels.items():
         if key not in _OF_ONE_POD:
             kept.metadata.labels[key] = value
     return kept.SerializeToString(deterministic=True)
 
 
-def _group(workload: ObjectName, pod: PodReference, found: Explanation) -> PendingWorkload:
+def _group(workload: ObjectName, pod: PodReference, answer: ExplainPodResponse) -> PendingWorkload:
+    found = answer.explanation
     return PendingWorkload(
         workload.kind,
         workload.namespace or "default",
@@ -274,6 +290,9 @@ def _group(workload: ObjectName, pod: PodReference, found: Explanation) -> Pendi
         found.node_count,
         found.message,
         found.suggestions[0].text if found.suggestions else "",
+        found.not_modelled,
+        found.scheduled_condition if found.HasField("scheduled_condition") else None,
+        answer.meta.kubernetes_version,
     )
 
 
@@ -288,10 +307,18 @@ def _print_pending(
     if not headings:
         return
     for group in groups:
-        if not group.fits:
+        said = explanation.scheduler_text(group.scheduled_condition)
+        if said or group.not_modelled or not group.fits:
             click.echo()
             click.secho(group.path, bold=True)
-            output.fields([("message", group.message), ("try", group.suggestion)])
+            output.fields(
+                [
+                    ("message", group.message),
+                    ("the scheduler says", said),
+                    ("not looked at", ", ".join(group.not_modelled)),
+                    ("try", group.suggestion),
+                ]
+            )
     click.echo()
     output.fields([("pending", f"{pod_count} pods"), ("not explained", unexplained or None)])
 
@@ -400,6 +427,11 @@ def _next_replica(workload: ObjectName, pods: Sequence[Pod]) -> PodRequest:
         replica.metadata.ClearField(own)
     replica.spec.ClearField("node_name")
     replica.ClearField("status")
+    for volume in replica.spec.volumes:
+        # A StatefulSet makes another for the next.
+        claim = volume.volume_source.persistent_volume_claim
+        if claim.claim_name.endswith(f"-{newest.metadata.name}"):
+            claim.claim_name = ""
     return PodRequest(
         common_pb2.PodSource(object=replica),
         Subject(workload.pod, workload.kind),

@@ -9,7 +9,7 @@ import click
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE
 from topospread.cli.kinds import (
-    NODE,
+    CLUSTER_SCOPED,
     NUMBERS,
     RESERVATION,
     STORED,
@@ -21,6 +21,7 @@ from topospread.cli.kinds import (
     labels_named,
     object_name,
     objects_named,
+    plural,
     pod_path,
 )
 from topospread.cli.options import ClientOptions, pages, server_verb
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 _PAGE_SIZE: Final = 1000
 
 
-@click.command("get", short_help="Show nodes, pods or workloads.")
+@click.command("get", short_help="Show nodes, pods, workloads or volumes.")
 @click.argument("what", metavar="KIND|KIND/NAME", shell_complete=complete_kinds)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("-n", "--namespace", metavar="NAME", help="Only this namespace; with names: default.")
@@ -77,13 +78,15 @@ def command(
     no_headers: bool,
     watch: bool,
 ) -> int:
-    """Show nodes, pods or workloads as they are kept: trimmed to what matters to spreading.
+    """Show nodes, pods, workloads or volumes as they are kept: trimmed to what answers look at.
 
     KIND is nodes, pods, services, replicationcontrollers, replicasets, statefulsets, or workloads
-    for the last four; or reservations, for the places that are held for pods; or constraints, for
-    how the pods of each are spread. With names, only these: KIND NAME..., KIND NAMESPACE/NAME...,
-    or KIND/NAME and KIND/NAMESPACE/NAME. A constraint's name is its id: alone, it is described
-    with its domains, their nodes, and its pods.
+    for the last four; persistentvolumes, persistentvolumeclaims, storageclasses, csinodes,
+    csidrivers, csistoragecapacities, volumeattachments, namespaces, resourceclaims, deviceclasses,
+    resourceslices; or reservations, for the places that are held for pods; or constraints, for how
+    the pods of each are spread. With names, only these: KIND NAME..., KIND NAMESPACE/NAME..., or
+    KIND/NAME and KIND/NAMESPACE/NAME. A constraint's name is its id: alone, it is described with
+    its domains, their nodes, and its pods.
     """
     if is_constraint(what.partition("/")[0]):
         if watch:
@@ -128,7 +131,7 @@ def command(
     elif options.output == "table":
         tables.print(found)
         if not found:
-            output.warn(f"no {' or '.join(f'{kind.lower()}s' for kind in kinds)} found")
+            output.warn(f"no {' or '.join(f'{plural(kind)}' for kind in kinds)} found")
     elif reservations:
         items = [each.reservation for each in found]
         cluster = options.cluster
@@ -178,7 +181,7 @@ def _read(
             continue
         request = pb.ListObjectsRequest(
             kind=NUMBERS[kind],
-            namespace="" if kind == NODE else namespace or "",
+            namespace="" if kind in CLUSTER_SCOPED else namespace or "",
             label_selector=labels,
             page_size=_PAGE_SIZE,
         )
@@ -201,7 +204,7 @@ def _filter(
         name = object_name(each)
         if named:
             return name in named
-        elsewhere = name.kind != NODE and namespace and name.namespace != namespace
+        elsewhere = name.kind not in CLUSTER_SCOPED and namespace and name.namespace != namespace
         return not elsewhere and selector.matches(dict(content_of(each).metadata.labels))
 
     return is_shown
@@ -268,6 +271,7 @@ def _print(found: GetConstraintResponse) -> None:
             ("pods", _pods_text(status)),
             ("domains", _domains_text(status)),
             *(("finding", f"{finding_label(each)}: {each.text}") for each in status.findings),
+            ("not looked at", ", ".join(status.not_modelled)),
         ]
     )
     if found.domains:

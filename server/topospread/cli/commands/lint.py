@@ -21,7 +21,7 @@ from topospread.cli.options import (
     pass_options,
     server_options,
 )
-from topospread.cli.request_options import input_options
+from topospread.cli.request_options import input_options, warn_of_version
 from topospread.cli.state_source import from_option
 from topospread.cli.value_readers import LinedDict
 from topospread.codec.lint_manifests import (
@@ -31,8 +31,10 @@ from topospread.codec.lint_manifests import (
     workload_from_manifest,
 )
 from topospread.config.documents import closest
+from topospread.kube.versions import parse_version
 from topospread.spread.linting.catalog import Severity
 from topospread.spread.linting.engine import NOTHING_KNOWN, RULES, Knowledge, lint
+from topospread.spread.settings import known_version
 from topospread_client import InvalidRequest, ManifestError, pod_from_manifest
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1.decision_service_pb2 import ExplainPodRequest
@@ -161,14 +163,21 @@ def _cluster(options: ClientOptions, *, live: bool) -> Iterator[Callable[[Manife
     """What is known of the cluster of a server or of `--from`; nothing where neither is named."""
     # Under kubectl there is a source in any case, which is no reason to read a whole cluster.
     named = {"--address", "--cluster", "--from"} & {*options.sources.values()}
+    version = parse_version(options.kubernetes_version)
+    if options.source is None or (not live and not named):
+        warn_of_version(options.kubernetes_version)
     if not live and not named:
-        yield lambda _: NOTHING_KNOWN
+        known = NOTHING_KNOWN
+        if version is not None:
+            known = Knowledge(version=known_version(version))
+        yield lambda _: known
         return
     with options.client() as client:
-        yield lambda manifest: _explained(client, manifest)
+        asked = options.kubernetes_version if options.source is None else ""
+        yield lambda manifest: _explained(client, manifest, asked)
 
 
-def _explained(client: ApiCaller, manifest: Manifest) -> Knowledge:
+def _explained(client: ApiCaller, manifest: Manifest, version: str) -> Knowledge:
     from topospread.service.linting import knowledge_of
 
     question = ExplainPodRequest(
@@ -178,9 +187,10 @@ def _explained(client: ApiCaller, manifest: Manifest) -> Knowledge:
         skip_suggestions=True,
         consistency=common_pb2.Consistency(fully_consistent=True),
         validation=common_pb2.CONSTRAINT_VALIDATION_IGNORE,
+        settings=common_pb2.Settings(kubernetes_version=version) if version else None,
     )
     try:
-        return knowledge_of(client.call("ExplainPod", question).explanation)
+        return knowledge_of(client.call("ExplainPod", question))
     except InvalidRequest as error:
         raise BadInput(f"{manifest.title}: {error}") from error
 

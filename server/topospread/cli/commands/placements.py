@@ -47,7 +47,7 @@ _ttl_option: Final = click.option(
     "fit",
     "settings",
     "validation",
-    fit_help="What to ask beside spreading.  [node-and-resources; with candidates: spread-only]",
+    fit_help="What to ask beside spreading.  [all; with candidates: spread-only]",
 )
 @server_verb
 def place(
@@ -159,6 +159,7 @@ def reserve(
                 ("node", reserved.node),
                 ("held until", _until(reserved)),
                 ("refused", ", ".join(reserved.verdict.reasons)),
+                ("not looked at", ", ".join(reserved.not_modelled)),
                 ("revision", reserved.meta.revision),
                 ("trace", documents.trace_id(reserved)),
             ]

@@ -14,6 +14,7 @@ from topospread.cli.options import ClientOptions, server_verb
 from topospread.cli.render.constraints import (
     STATES,
     complete_states,
+    gaps_text,
     listed,
     parse_states,
     path_of,
@@ -198,7 +199,7 @@ def _failing(
 
 
 _LINES_BESIDE_ROWS = 4
-"""Of a terminal: headings, rows that are left out, totals, and the cursor."""
+"""Of a terminal: headings, rows that are left out, totals, and the cursor; one more for gaps."""
 
 _CLEAR = "\x1b[H\x1b[J"
 """Makes a terminal go to its first line, and forget what is shown."""
@@ -217,6 +218,7 @@ def _follow(
     redraws = options.output == "table" and sys.stdout.isatty()
     shown: dict[str, pb.ConstraintStatus] = {}
     widths: Sequence[int] = ()
+    said = ""
     for message in watch:
         if not table.apply(message):
             continue
@@ -237,8 +239,11 @@ def _follow(
                 )
                 continue
             for each in sorted(changed, key=order):
-                _print(each, message.meta.revision, options, gone=changed is gone)
-        shown = dict(there)
+                _print(each, message.meta, options, gone=changed is gone)
+        gaps = gaps_text(there.values())
+        if options.output == "table" and gaps not in ("", said):
+            output.warn(gaps)
+        shown, said = dict(there), gaps
 
 
 def _draw(
@@ -249,23 +254,28 @@ def _draw(
     *,
     headings: bool,
 ) -> None:
-    capacity = max(shutil.get_terminal_size().lines - _LINES_BESIDE_ROWS, 1)
     rows = sorted(constraints, key=order)
+    gaps = gaps_text(rows)
+    beside = _LINES_BESIDE_ROWS + bool(gaps)
+    capacity = max(shutil.get_terminal_size().lines - beside, 1)
     click.echo(_CLEAR, nl=False)
     print_table(rows[:capacity], wide=options.wide, headings=headings)
     if len(rows) > capacity:
         output.echo(f"... and {len(rows) - capacity:,} more")
+    if gaps:
+        output.echo(gaps)
     output.echo(totals_text(totals, len(rows)))
 
 
-def _print(each: pb.ConstraintStatus, revision: str, options: ClientOptions, *, gone: bool) -> None:
+def _print(each: pb.ConstraintStatus, meta: Any, options: ClientOptions, *, gone: bool) -> None:
     if options.output == "name":
         output.echo(path_of(each.constraint_id))
         return
     event = documents.document(
         "ConstraintEvent",
         cluster=options.cluster,
-        revision=revision,
+        revision=meta.revision,
+        kubernetes_version=meta.kubernetes_version,
         type="Deleted" if gone else "Applied",
         constraint=each,
     )

@@ -94,7 +94,7 @@ _VALUES: Final = {each.json_name: each for each in pb.ConstraintValues.DESCRIPTO
     "validation",
     "consistency",
     "fit",
-    fit_help="What to ask beside spreading.  [node-and-resources]",
+    fit_help="What to ask beside spreading.  [all]",
 )
 @from_option
 @server_verb

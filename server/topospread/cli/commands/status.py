@@ -127,6 +127,13 @@ def _state(cluster: Cluster) -> str:
     return ", ".join(found) or "ok"
 
 
+def _version(cluster: Cluster) -> str:
+    """The version that the cluster reports, and by whose rules it is judged where these differ."""
+    judged, reported = cluster.kubernetes_version, cluster.reported_kubernetes_version
+    shown = reported or "-"
+    return f"{shown} (as {judged})" if judged not in ("", reported) else shown
+
+
 def _count(heading: str, name: str) -> Column:
     return Column(heading, lambda each: getattr(each, name) if each.loaded else "-")
 
@@ -134,6 +141,7 @@ def _count(heading: str, name: str) -> Column:
 _COLUMNS: Final = (
     Column("CLUSTER", lambda each: each.name),
     Column("STATE", _state),
+    Column("KUBERNETES", _version),
     _count("#NODES", "node_count"),
     _count("#PODS", "pod_count"),
     _count("#WORKLOADS", "workload_count"),

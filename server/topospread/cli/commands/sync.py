@@ -16,13 +16,14 @@ from topospread.cli.output import allow_closed_stdout
 from topospread.config import values
 from topospread.kubernetes.objects import LISTED_KINDS
 from topospread_proto.v1 import common_pb2
-from topospread_proto.v1.cluster_state_service_pb2 import ObjectReference
+from topospread_proto.v1.cluster_state_service_pb2 import ObjectReference, UnknownKind
 from topospread_proto.v1.lease_service_pb2 import AcquireLeaseRequest, ReleaseLeaseRequest
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from topospread.app.cluster_sync import SyncProcess
+    from topospread.kube.versions import KubernetesVersion
     from topospread.kubernetes.objects import DeletedObject, ObservedObject
     from topospread.store.model import Kind as StoredKind
     from topospread_client import Client
@@ -145,6 +146,7 @@ class ClientSink:
         *,
         force: bool,
         fence: int,
+        kubernetes_version: KubernetesVersion | None = None,
     ) -> int:
         """See Sink."""
         with _server_errors():
@@ -155,6 +157,7 @@ class ClientSink:
                 force=force,
                 fencing_token=fence,
                 kinds=map(_number, LISTED_KINDS),
+                kubernetes_version="" if kubernetes_version is None else str(kubernetes_version),
             )
         return int(replaced.ignored_stale_count)
 
@@ -189,6 +192,12 @@ class ClientSink:
                     for each in deleted
                 ]
                 self._client.delete_objects(gone, fencing_token=fence, observed=read)
+
+    def note_unknown(self, kind: StoredKind, reason: str, *, fence: int) -> None:
+        """See Sink."""
+        unknown = UnknownKind(kind=_number(kind), reason=reason)
+        with _server_errors():
+            self._client.apply_objects((), fencing_token=fence, unknown_kinds=[unknown])
 
 
 def _number(kind: StoredKind) -> common_pb2.Kind.ValueType:

@@ -75,6 +75,7 @@ def show(
             options.output,
             cluster=options.cluster,
             revision=found.meta.revision,
+            kubernetes_version=found.meta.kubernetes_version,
             totals=found.totals,
             items=found.constraints,
         )
@@ -82,6 +83,8 @@ def show(
         print_table(found.constraints, wide=options.wide, headings=headings)
         if headings and not options.wide:
             _print_messages(found.constraints)
+        if headings:
+            print_gaps(found.constraints)
         output.warn(totals_text(found.totals, len(found.constraints)))
     else:
         warn_of_none(found, wanted)
@@ -232,6 +235,19 @@ def _print_messages(constraints: Sequence[pb.ConstraintStatus]) -> None:
         output.echo(f"{where}, {each.constraint.topology_key}: {each.message}")
     if len(worse) > MAX_LINES:
         output.echo(f"... and {len(worse) - MAX_LINES} more: -o wide has all messages")
+
+
+def print_gaps(constraints: Iterable[pb.ConstraintStatus]) -> None:
+    """Print what was not looked at of the next replicas, each once."""
+    if gaps := gaps_text(constraints):
+        click.echo()
+        output.echo(gaps)
+
+
+def gaps_text(constraints: Iterable[pb.ConstraintStatus]) -> str:
+    """What was not looked at of the next replicas, each once; empty for nothing."""
+    gaps = dict.fromkeys(gap for each in constraints for gap in each.not_modelled)
+    return f"not looked at: {', '.join(gaps)}" if gaps else ""
 
 
 class OwnerName(NamedTuple):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from topospread.cli import documents, output
 from topospread.cli.kinds import full_name
+from topospread.spread.settings import OTHER_FIT
 from topospread_proto.v1 import explanation_pb2
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
         ExcludedNodes,
         Explanation,
         NodeReason,
+        PodScheduledCondition,
     )
 
 _COLUMNS: Final = ("DOMAIN", "#PODS", "#NODES", "#ELIGIBLE", "#USABLE", "#SKEW", "VERDICT", "WHY")
@@ -117,6 +120,7 @@ def _print(pod: ExplainedPod) -> None:
             ("refused by other filters", _reason_counts(found.node_reasons)),
             ("not looked at", ", ".join(found.not_modelled)),
             ("message", found.message),
+            ("the scheduler says", scheduler_text(found.scheduled_condition)),
             *state_fields(pod.answer),
         ]
     )
@@ -273,9 +277,26 @@ def _suggestions(found: Explanation) -> Iterator[str]:
 
 def fits_text(found: Explanation) -> str:
     """Number of nodes that a pod fits, and of those that spreading alone leaves."""
-    text = f"{found.fitting_node_count} of {found.node_count} nodes"
+    text = fitting_text(found.fitting_node_count, found.node_count, found.not_modelled)
     if found.feasible_node_count != found.fitting_node_count:
         text += f" (spreading alone leaves {found.feasible_node_count})"
+    return text
+
+
+def fitting_text(fitting: int, nodes: int, not_modelled: Sequence[str]) -> str:
+    """So many nodes; at most, where something was not looked at but what versions differ in."""
+    most = "at most " if fitting and not set(not_modelled).issubset(OTHER_FIT) else ""
+    return f"{most}{fitting} of {nodes} nodes"
+
+
+def scheduler_text(condition: PodScheduledCondition | None) -> str:
+    """The scheduler's own sentence, and how long ago it was."""
+    if condition is None:
+        return ""
+    text = condition.message or condition.reason
+    if text and condition.HasField("last_transition_time"):
+        past = datetime.now(UTC) - condition.last_transition_time.ToDatetime(tzinfo=UTC)
+        text += f" ({output.age(past.total_seconds())} ago)"
     return text
 
 

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from topospread.cli.options import ClientOptions
-    from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector, Node, Pod
+    from topospread_proto.kubernetes.v1.kubernetes_pb2 import (
+        CSINode,
+        LabelSelector,
+        Node,
+        PersistentVolume,
+        Pod,
+        ResourceClaim,
+    )
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject, WatchObjectsResponse
 
 _Columns: TypeAlias = "tuple[Column, ...]"
@@ -25,9 +32,23 @@ def _taints(node: Node) -> str:
     return ", ".join(f"{each.key}={each.value}:{each.effect}" for each in node.spec.taints)
 
 
-def _phase(pod: Pod) -> str:
-    gone = pod.metadata.HasField("deletion_timestamp")
-    return "Terminating" if gone else pod.status.phase
+def _phase(content: Any) -> str:
+    gone = content.metadata.HasField("deletion_timestamp")
+    return "Terminating" if gone else str(content.status.phase)
+
+
+def _claim(volume: PersistentVolume) -> str:
+    claim = volume.spec.claim_ref
+    return f"{claim.namespace}/{claim.name}" if volume.spec.HasField("claim_ref") else ""
+
+
+def _drivers(node: CSINode) -> str:
+    return ", ".join(each.name for each in node.spec.drivers)
+
+
+def _device_classes(claim: ResourceClaim) -> str:
+    requests = claim.spec.devices.requests
+    return ", ".join(each.exactly.device_class_name for each in requests)
 
 
 def _owners(pod: Pod) -> str:
@@ -101,6 +122,57 @@ _TABLES: Final[Mapping[str, _Columns]] = {
         Column("CONTROLLED BY", _owners, wide=True),
     ),
     **dict.fromkeys(("Service", "ReplicationController", "ReplicaSet", "StatefulSet"), _WORKLOADS),
+    "PersistentVolume": (
+        _NAME,
+        Column("CLASS", attrgetter("spec.storage_class_name")),
+        Column("PHASE", _phase),
+        Column("CLAIM", _claim),
+    ),
+    "PersistentVolumeClaim": (
+        _NAMESPACE,
+        _NAME,
+        Column("CLASS", attrgetter("spec.storage_class_name")),
+        Column("PHASE", _phase),
+        Column("VOLUME", attrgetter("spec.volume_name")),
+    ),
+    "StorageClass": (
+        _NAME,
+        Column("PROVISIONER", attrgetter("provisioner")),
+        Column("BINDING MODE", attrgetter("volume_binding_mode")),
+    ),
+    "CSINode": (_NAME, Column("DRIVERS", _drivers)),
+    "CSIDriver": (
+        _NAME,
+        Column("TELLS CAPACITY", lambda driver: "yes" if driver.spec.storage_capacity else "no"),
+    ),
+    "CSIStorageCapacity": (
+        _NAMESPACE,
+        _NAME,
+        Column("CLASS", attrgetter("storage_class_name")),
+        Column("CAPACITY", attrgetter("capacity.string")),
+        Column("NODES", lambda each: _query(each.node_topology)),
+    ),
+    "VolumeAttachment": (
+        _NAME,
+        Column("NODE", attrgetter("spec.node_name")),
+        Column("VOLUME", attrgetter("spec.source.persistent_volume_name")),
+        Column("ATTACHER", attrgetter("spec.attacher")),
+    ),
+    "Namespace": (_NAME,),
+    "ResourceClaim": (
+        _NAMESPACE,
+        _NAME,
+        Column("CLASSES", _device_classes),
+        Column("ALLOCATED", lambda c: "yes" if c.status.HasField("allocation") else "no"),
+    ),
+    "DeviceClass": (_NAME,),
+    "ResourceSlice": (
+        _NAME,
+        Column("NODE", attrgetter("spec.node_name")),
+        Column("DRIVER", attrgetter("spec.driver")),
+        Column("POOL", attrgetter("spec.pool.name")),
+        Column("#DEVICES", lambda each: len(each.spec.devices)),
+    ),
     "Reservation": (
         Column("NAMESPACE", attrgetter("pod.namespace")),
         Column("NAME", attrgetter("pod.name")),
@@ -131,7 +203,7 @@ class ObjectTables:
         self._widths: dict[_Columns, Sequence[int]] = {}
 
     def print(self, found: Iterable[ClusterObject]) -> None:
-        """Print a table of the nodes, one of the pods and one of the workloads that there are."""
+        """Print a table of the nodes, one of the pods, one of the workloads, and so on."""
         rows: dict[_Columns, list[Any]] = {columns: [] for columns in _TABLES.values()}
         for content in map(content_of, found):
             rows[_TABLES[content.DESCRIPTOR.name]].append(content)

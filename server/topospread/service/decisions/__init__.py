@@ -2,7 +2,7 @@
 
 `request` is what is asked, as values. `engine` turns it into a `cycle`: the pod's shape (`pods`),
 its rules, and a view that is fresh enough and counts all groups. `extension_points`, `evaluate` and
-`batch` answer from cycles; `node_fit` adds the scheduler's other filters for those who ask.
+`batch` answer from cycles.
 
 What follows from a shape is kept with it, plans with the node table, results with the first group
 that they rest on: each goes when what it rests on does. Knows no messages but through the codec.

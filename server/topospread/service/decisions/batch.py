@@ -10,7 +10,7 @@ from topospread.checkpoints import checkpoint, will_take_long
 from topospread.errors import FieldViolation, InvalidRequest, NotFound, TopospreadError
 from topospread.service.decisions.engine import Engine, ResolvedCycle
 from topospread.service.decisions.evaluate import Evaluation, check_top_k, judge_cycle
-from topospread.service.decisions.pods import read_pod
+from topospread.service.decisions.pods import JudgedPod, read_pod
 from topospread.service.decisions.request import PodRef, StageTimings
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from topospread.codec.frames import FramedPod
     from topospread.index.snapshot import Snapshot
+    from topospread.kube.versions import KubernetesVersion
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
-    from topospread.service.decisions.pods import EffectiveConstraints, ShapedPod
+    from topospread.service.decisions.pods import EffectiveConstraints
     from topospread.service.decisions.request import DecisionRequest
-    from topospread.spread.settings import Rules
 
 FEW_NODES: Final = 1250
 """Nodes below which a constraint costs the same however few they are."""
@@ -34,10 +34,12 @@ class BatchEvaluation:
 
     Attributes:
         view: all pods were judged by it.
+        version: and by the rules of this Kubernetes version.
     """
 
     replica: Replica
     view: View
+    version: KubernetesVersion
     answers: Sequence[Evaluation | TopospreadError]
 
 
@@ -57,8 +59,8 @@ def evaluate_batch(
         text = f"{len(pods)} in one batch, at most {engine.limits.batch_pods}: split it"
         raise InvalidRequest.at("pods", text, "Too many")
     check_top_k(engine, top_k)
-    engine.rules_for(request.settings, "")  # what is wrong with them is no pod's mistake
-    replica, view, cycles = _cycles(engine, request, pods)
+    engine.check_settings(request.settings)  # what is wrong with them is no pod's mistake
+    replica, view, version, cycles = _cycles(engine, request, pods)
     judged: dict[tuple[EffectiveConstraints, Snapshot], Evaluation] = {}
     answers: list[Evaluation | TopospreadError] = []
     for begun in cycles:
@@ -74,25 +76,26 @@ def evaluate_batch(
             answers.append(known)
         else:
             answers.append(Evaluation(begun, *known.parts))
-    return BatchEvaluation(replica, view, answers)
+    return BatchEvaluation(replica, view, version, answers)
 
 
 def _cycles(
     engine: Engine, request: DecisionRequest, pods: Sequence[bytes | PodRef | InvalidRequest]
-) -> tuple[Replica, View, Sequence[ResolvedCycle | InvalidRequest | NotFound]]:
-    """A state, and for each pod a new cycle at it or the error that concerns this pod alone."""
+) -> tuple[Replica, View, KubernetesVersion, Sequence[ResolvedCycle | InvalidRequest | NotFound]]:
+    """A state, a version, and for each pod a new cycle at it or the error of this pod alone."""
     if any(isinstance(pod, PodRef) for pod in pods):
         will_take_long()  # the store is asked for it
     replica, view = engine.replicas.resolve(request.cluster, request.consistency, request.deadline)
+    version = request.settings.version or view.snapshot.version
     read = _read(engine, request.cluster, pods, view.snapshot.node_count)
-    asked: list[tuple[ShapedPod, Rules] | InvalidRequest | NotFound] = []
+    asked: list[JudgedPod | InvalidRequest | NotFound] = []
     for given in read:
         if isinstance(given, TopospreadError):
             asked.append(given)
             continue
         try:
             pod = engine.intern(given)
-            asked.append((pod, engine.rules_of(pod.shape, request)))
+            asked.append(JudgedPod(pod, engine.rules_of(pod, request, version)))
         except (InvalidRequest, NotFound) as refused:
             asked.append(refused)
     readable = [each for each in asked if not isinstance(each, TopospreadError)]
@@ -104,11 +107,11 @@ def _cycles(
         if isinstance(each, TopospreadError):
             cycles.append(each)
             continue
-        pod, rules = each
+        pod, rules, _ = each
         effective = pod.shape.effective_constraints(rules, snapshot)
         cycle = engine.cycle_at(pod, rules, effective, request, view)
         cycles.append(ResolvedCycle(cycle, replica, StageTimings()))
-    return replica, view, cycles
+    return replica, view, version, cycles
 
 
 def _read(
@@ -164,13 +167,11 @@ def _read(
     return read
 
 
-def _check_groups(
-    engine: Engine, asked: Sequence[tuple[ShapedPod, Rules]], snapshot: Snapshot
-) -> None:
+def _check_groups(engine: Engine, asked: Sequence[JudgedPod], snapshot: Snapshot) -> None:
     """Refuse a batch that has more counted at once than may be kept."""
     if len(asked) <= 1:
         return
-    all_effective = {pod.shape.effective_constraints(rules, snapshot) for pod, rules in asked}
+    all_effective = {pod.shape.effective_constraints(rules, snapshot) for pod, rules, _ in asked}
     if sum([len(effective.groups) for effective in all_effective]) <= engine.limits.groups:
         return
     groups = {group for effective in all_effective for group in effective.groups}

@@ -15,25 +15,29 @@ import numpy as np
 
 from topospread.cache import BUDGETS, Cache
 from topospread.errors import CycleExpired
+from topospread.kube.demands import NO_DEMAND
 from topospread.replica.view import View
 from topospread.service.decisions.pods import plan_of, pod_size
+from topospread.service.fit.inter_pod_affinity import counted_groups
+from topospread.service.fit.question import FitQuestion
 from topospread.spread.filtering import DomainState, PodMove, Verdicts, filter_nodes, pre_filter
 from topospread.spread.per_node import CellScores, scores_of_each, verdicts_of_each
 from topospread.spread.scoring import Scores, score
 from topospread.spread.verdicts import FITS, SKIP, Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from topospread.index.groups import Group
+    from topospread.kube.demands import Demand
     from topospread.kube.objects import Pod
     from topospread.service.decisions.pods import EffectiveConstraints
     from topospread.spread.constraints import PodConstraints
     from topospread.spread.plans import Plan
     from topospread.spread.settings import Rules
-    from topospread.spread.topology import Bools
+    from topospread.spread.topology import Bools, GroupKey
 
 
 _Value = TypeVar("_Value")
@@ -79,6 +83,7 @@ class Cycle:
         name, uid: the pod's own; `pod` is any pod of its shape.
         moves: what-ifs that PreFilter's counts include; scores do not (upstream fact 33).
         by_node: nodes are judged one by one in any case.
+        demand: what the pod demands of its node, where more than spreading is asked.
     """
 
     cluster: str
@@ -90,6 +95,7 @@ class Cycle:
     uid: str = ""
     moves: tuple[PodMove, ...] = ()
     by_node: bool = False
+    demand: Demand = NO_DEMAND
 
     @property
     def size(self) -> int:
@@ -133,6 +139,28 @@ class Cycle:
     def constraints(self) -> PodConstraints:
         """The pod's effective constraints."""
         return self.effective.constraints
+
+    @computed_once
+    def needed(self) -> Sequence[GroupKey]:
+        """The groups that must be counted wherever it is judged."""
+        groups = self.effective.groups
+        if self.demand.has_terms:
+            groups += counted_groups(self.demand, self.view.snapshot.objects)
+        return groups
+
+    @property
+    def asked(self) -> FitQuestion:
+        """What the filters beside spreading are asked."""
+        return FitQuestion(
+            self.view.snapshot,
+            self.pod,
+            self.constraints.requirements,
+            self.demand,
+            self.rules,
+            self.name,
+            self.uid,
+            self.constraints.hard.constraints,
+        )
 
     @property
     def plan(self) -> Plan | None:

@@ -17,21 +17,24 @@ from topospread.errors import (
     InvalidRequest,
     PodNotFound,
 )
+from topospread.kube.demands import NO_DEMAND
 from topospread.kube.objects import Pod
 from topospread.kube.validation import validate_pod
 from topospread.kube.violations import violations_text
 from topospread.service.decisions.cycle import Cycle
 from topospread.service.decisions.pods import (
+    JudgedPod,
     Limits,
     PodShape,
     PodShapes,
     ShapedPod,
     check_size,
+    needed_groups,
 )
 from topospread.service.decisions.request import NO_OVERRIDE, PodRef, StageTimings
 from topospread.spread.constraints import drop_disabled_fields
 from topospread.spread.filtering import PodMove
-from topospread.spread.settings import DEFAULT_PROFILE
+from topospread.spread.settings import DEFAULT_PROFILE, NEWEST
 from topospread.store.api import get_one
 from topospread.store.model import Key, Kind
 
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from topospread.index.pod_classes import PodClass
     from topospread.index.snapshot import Snapshot
     from topospread.kube.demands import Demand
+    from topospread.kube.versions import KubernetesVersion
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
     from topospread.replica.view import View
@@ -83,11 +87,16 @@ class ResolvedCycle:
 
 
 class PodWithRequests(NamedTuple):
-    """A pod, the resources it requests, and the node it is bound to; empty while it is pending."""
+    """A pod, the resources it requests, and the node it is bound to; empty while it is pending.
+
+    Attributes:
+        encoded: the bytes of the v1.Pod.
+    """
 
     pod: ShapedPod
     demand: Demand
     node: str
+    encoded: bytes
 
 
 class Engine:
@@ -139,14 +148,16 @@ class Engine:
             request.cluster, request.consistency, request.deadline
         )
         pod = given if isinstance(given, ShapedPod) else self._named(request.cluster, given)
-        rules = self.rules_of(pod.shape, request)
+        rules = self.rules_of(pod, request, view.snapshot.version)
         effective = pod.shape.effective_constraints(rules, view.snapshot)
         groups = effective.counted_in(view.snapshot)
-        if groups is None:
-            view = self.with_groups_counted(((pod, rules),), replica, view)
+        demand = request.demand
+        if groups is None or (demand is not NO_DEMAND and demand.has_terms):
+            asked = JudgedPod(pod, rules, demand)
+            view = self.with_groups_counted((asked,), replica, view)
             effective = pod.shape.effective_constraints(rules, view.snapshot)
         else:
-            _note_use((groups,), view.snapshot)
+            _note_use(groups, view.snapshot)
         cycle = self.cycle_at(pod, rules, effective, request, view)
         return ResolvedCycle(cycle, replica, StageTimings(self.clock() - started))
 
@@ -183,9 +194,14 @@ class Engine:
         """A pod with the resources that it requests."""
         encoded = self.encoded(cluster, pod)
         try:
-            return PodWithRequests(self.intern(framed(encoded)), *self._demands.of(encoded))
+            shaped = self.intern(framed(encoded))
+            demand, node = self._demands.of(encoded)
         except InvalidRequest as wrong:
             raise wrong.of_pod() from wrong
+        if isinstance(pod, PodRef):
+            # Where it runs is where it was sent: a copy may go elsewhere.
+            demand = replace(demand, node_name="")
+        return PodWithRequests(shaped, demand, node, encoded)
 
     def resume_cycle(self, request: DecisionRequest) -> ResolvedCycle:
         """The cycle that a request names, made again from its pod when it is unknown here.
@@ -240,15 +256,21 @@ class Engine:
             raise PodNotFound(text, "Pod", name, cluster)
         return stored
 
-    def rules_of(self, shape: PodShape, request: DecisionRequest) -> Rules:
-        """The rules by which pods of a shape are judged.
+    def rules_of(
+        self, given: ShapedPod, request: DecisionRequest, version: KubernetesVersion
+    ) -> Rules:
+        """The rules by which a pod is judged in a cluster of a version.
+
+        A pod without a uid is no API server's yet, and judged as one would store it.
 
         Raises:
             InvalidRequest: unknown settings, or (with `validate`) constraints that the API server
                 would refuse.
         """
-        pod = shape.pod
-        rules = self.rules_for(request.settings, pod.scheduler_name)
+        pod = given.shape.pod
+        rules = self.rules_for(request.settings, pod.scheduler_name, version)
+        if not given.uid:
+            rules = rules.for_manifests
         if request.validate:
             checkpoint()
             # As on creation: fields whose gate is off are dropped before anything is looked at.
@@ -258,17 +280,23 @@ class Engine:
                 raise InvalidPod(violations_text(violations), violations)
         return rules
 
-    def rules_for(self, settings: SettingsOverride, scheduler_name: str) -> Rules:
-        """The rules by which the pods of a scheduler are judged.
+    def check_settings(self, settings: SettingsOverride) -> None:
+        """Refuse settings that no cluster's pods could be judged by; raises as rules_for()."""
+        self.rules_for(settings, "", NEWEST)
+
+    def rules_for(
+        self, settings: SettingsOverride, scheduler_name: str, version: KubernetesVersion
+    ) -> Rules:
+        """The rules by which stored pods of a scheduler are judged in a cluster of a version.
 
         Raises:
             InvalidRequest: unknown settings, or too many default constraints.
         """
         if settings is NO_OVERRIDE:
-            known = self.rules.known.get(scheduler_name or DEFAULT_PROFILE)
+            known = self.rules.known.get((version, scheduler_name or DEFAULT_PROFILE))
             if known is not None:
                 return known
-        rules = self.rules.rules_for(settings, scheduler_name)
+        rules = self.rules.rules_for(settings, scheduler_name, version)
         if settings.profile is not rules.profile:
             return rules  # those of the configuration are the operator's own business
         defaults, most = len(rules.profile.default_constraints), self.limits.constraints
@@ -279,23 +307,17 @@ class Engine:
         return rules
 
     @staticmethod
-    def with_groups_counted(
-        asked: Sequence[tuple[ShapedPod, Rules]], replica: Replica, view: View
-    ) -> View:
+    def with_groups_counted(asked: Sequence[JudgedPod], replica: Replica, view: View) -> View:
         """A view that counts all groups the pods need; it may be newer than the one given."""
         kept = False
         while True:
             snapshot = view.snapshot
-            all_effective = {
-                pod.shape.effective_constraints(rules, snapshot) for pod, rules in asked
-            }
-            counted = [effective.counted_in(snapshot) for effective in all_effective]
-            if not kept and None not in counted:
+            groups = needed_groups(asked, snapshot)
+            counted = [each for group in groups if (each := snapshot.groups.get(group))]
+            if len(counted) == len(groups):
                 _note_use(counted, snapshot)
-                return view
-            groups = {group for effective in all_effective for group in effective.groups}
-            if None not in counted:
-                _note_use(counted, snapshot)
+                if not kept:
+                    return view
                 # It has no others: a long computation would keep the counts of other callers.
                 return replace(view, snapshot=snapshot.only(groups))
             # Workloads of the newer view may select other pods, so look again.
@@ -317,9 +339,21 @@ class Engine:
         if reservations.size:
             held = reservations.of(parsed.namespace, pod.name, pod.uid)
             if held is not None:
-                others = view.snapshot.without(parsed.namespace, held, effective.groups)
+                asked = JudgedPod(pod, rules, request.demand)
+                groups = needed_groups((asked,), view.snapshot)
+                others = view.snapshot.without(parsed.namespace, held, groups)
                 view = replace(view, snapshot=others)
-        return Cycle(request.cluster, parsed, rules, effective, view, pod.name, pod.uid, moves)
+        return Cycle(
+            request.cluster,
+            parsed,
+            rules,
+            effective,
+            view,
+            pod.name,
+            pod.uid,
+            moves,
+            demand=request.demand,
+        )
 
     def _check_what_ifs(self, request: DecisionRequest) -> None:
         if len(request.add_pods) + len(request.remove_pods) > self.limits.what_ifs:
@@ -352,8 +386,7 @@ def _kept(groups: set[GroupKey], replica: Replica) -> View:
     return replica.ensure_counted(groups)
 
 
-def _note_use(counted: Iterable[Sequence[Group] | None], snapshot: Snapshot) -> None:
+def _note_use(groups: Iterable[Group], snapshot: Snapshot) -> None:
     """Note that groups were used at a snapshot: those unused for longest are dropped first."""
-    for groups in counted:
-        for group in groups or ():
-            group.use.last_used = snapshot.sequence
+    for group in groups:
+        group.use.last_used = snapshot.sequence

@@ -18,7 +18,9 @@ from topospread.cache import BUDGETS, LARGEST_KEY, Cache
 from topospread.codec.frames import FramedPod, framed
 from topospread.codec.pods import too_many_terms
 from topospread.errors import InvalidPod, InvalidRequest
+from topospread.kube.demands import NO_DEMAND
 from topospread.kube.workloads import default_selector
+from topospread.service.fit.inter_pod_affinity import counted_groups
 from topospread.spread.constraints import (
     ConstraintSet,
     PodConstraints,
@@ -29,10 +31,11 @@ from topospread.spread.plans import Plan, plan
 from topospread.spread.verdicts import SKIP, SUCCESS, Status, error
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from topospread.index.groups import Group
     from topospread.index.snapshot import NamespaceWorkloads, Snapshot
+    from topospread.kube.demands import Demand
     from topospread.kube.objects import Pod
     from topospread.spread.settings import Rules
     from topospread.spread.topology import GroupKey
@@ -58,7 +61,7 @@ class EffectiveConstraints:
         self.pre_filter = _status(constraints.hard)
         self.pre_score = _status(constraints.soft)
         both = (*constraints.hard.constraints, *constraints.soft.constraints)
-        groups = (c.group for c in both if not c.group.counts_nothing)
+        groups = (c.group for c in both if not c.counts_nothing)
         self.groups: tuple[GroupKey, ...] = tuple(dict.fromkeys(groups))
         # Constraints of one pod share their conditions on nodes.
         shared = {id(c.eligibility.requirements): c.eligibility.nbytes for c in both}
@@ -78,6 +81,32 @@ class EffectiveConstraints:
     def versions(self, snapshot: Snapshot) -> tuple[Group, ...]:
         """The groups as they are in a snapshot that counts them all."""
         return tuple([snapshot.groups[group] for group in self.groups])
+
+
+class JudgedPod(NamedTuple):
+    """A pod and the rules that it is judged by.
+
+    Attributes:
+        demand: what it demands of its node; the default where spreading alone is asked.
+    """
+
+    pod: ShapedPod
+    rules: Rules
+    demand: Demand = NO_DEMAND
+
+
+def needed_groups(asked: Iterable[JudgedPod], snapshot: Snapshot) -> set[GroupKey]:
+    """The groups that must be counted to judge pods: what their constraints and terms count."""
+    all_effective: set[EffectiveConstraints] = set()
+    demands: set[Demand] = set()
+    for pod, rules, demand in asked:
+        all_effective.add(pod.shape.effective_constraints(rules, snapshot))
+        if demand.has_terms:
+            demands.add(demand)
+    groups = {group for effective in all_effective for group in effective.groups}
+    for demand in demands:
+        groups.update(counted_groups(demand, snapshot.objects))
+    return groups
 
 
 def plan_of(effective: EffectiveConstraints, snapshot: Snapshot) -> Plan | None:

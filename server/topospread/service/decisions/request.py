@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.errors import FieldViolation, InvalidRequest
+from topospread.kube.demands import NO_DEMAND
 from topospread.kube.objects import DEFAULT_NAMESPACE, Pod
 from topospread.kube.violations import NOT_SUPPORTED
 from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from topospread.codec.frames import UnreadPod
+    from topospread.kube.demands import Demand
+    from topospread.kube.versions import KubernetesVersion
     from topospread.service.decisions.pods import ShapedPod
 
 
@@ -49,10 +52,12 @@ class SettingsOverride:
     Attributes:
         profile: a profile's name, or arguments given in the request.
         gates: feature gates by upstream's names.
+        version: one of the known Kubernetes versions; None: the cluster's.
     """
 
     profile: str | Profile = ""
     gates: Mapping[str, bool] = field(default_factory=dict)
+    version: KubernetesVersion | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,8 @@ class DecisionRequest(NamedTuple):
         nodes: candidates; None: all nodes.
         node_table: identifier of the table that the caller holds.
         validate: refuse constraints that the API server would refuse.
+        demand: what the pod demands of its node, for calls that ask more than spreading: what its
+            inter-pod affinity counts is counted, too.
     """
 
     deadline: float
@@ -121,48 +128,57 @@ class DecisionRequest(NamedTuple):
     settings: SettingsOverride = NO_OVERRIDE
     consistency: Consistency = DEFAULT_CONSISTENCY
     validate: bool = False
+    demand: Demand = NO_DEMAND
 
 
 class ProfileRegistry:
     """The configured profiles and feature gates. Reads take no lock; :meth:`replace` swaps all.
 
     Attributes:
-        known: the rules by the name of their profile, as far as they were asked for.
+        known: the rules by version and name of their profile, as far as they were asked for.
     """
 
     def __init__(self, current: ConfiguredRules | None = None) -> None:
-        self.known: dict[str, Rules] = {}
+        self.known: dict[tuple[KubernetesVersion, str], Rules] = {}
         self.current = DEFAULT_RULES if current is None else current
 
     def replace(self, rules: ConfiguredRules) -> None:
         """Put other rules in force, for calls that begin from now on."""
         self.current, self.known = rules, {}
 
-    def rules_for(self, settings: SettingsOverride, scheduler_name: str) -> Rules:
+    def rules_for(
+        self, settings: SettingsOverride, scheduler_name: str, version: KubernetesVersion
+    ) -> Rules:
         """The rules that apply to one call.
 
         A pod whose schedulerName names no profile is judged by the first one: it is the pod of
         another scheduler, and that scheduler makes the call.
+
+        Args:
+            settings: of the request.
+            scheduler_name: of the pod.
+            version: of the cluster, one of the known ones; the settings' goes first.
         """
         current = self.current
+        version = settings.version or version
         if not settings.profile and not settings.gates:
             cache = self.known
-            rules = cache.get(scheduler_name or DEFAULT_PROFILE)
+            rules = cache.get((version, scheduler_name or DEFAULT_PROFILE))
             if rules is None:
                 # By profile, of which there are few; callers may name any scheduler.
                 chosen = self._by_scheduler(current, scheduler_name)
-                rules = cache.get(chosen.name)
+                rules = cache.get((version, chosen.name))
                 if rules is None:
-                    rules = Rules(chosen, current.gates)
+                    rules = Rules(chosen, current.gates_of(version), version)
                     if current is self.current:
-                        cache[chosen.name] = rules
+                        cache[version, chosen.name] = rules
             return rules
         violations: list[FieldViolation] = []
         profile = self._requested(current, settings.profile, scheduler_name, violations)
         violations += [_unknown_gate(name) for name in settings.gates if name not in GATE_NAMES]
         if violations or profile is None:
             raise InvalidRequest.of(violations)
-        return Rules(profile, current.gates.switched(settings.gates))
+        return Rules(profile, current.gates_of(version).switched(settings.gates), version)
 
     def _requested(
         self,

@@ -11,8 +11,8 @@ import numpy as np
 
 from topospread.checkpoints import checkpoint
 from topospread.kube.objects import Toleration
-from topospread.service.decisions.node_fit import CORDONED_TAINT
 from topospread.service.explaining.context import plural
+from topospread.service.fit.node_unschedulable import CORDONED_TAINT
 from topospread.service.messages import constraint_message
 from topospread.spread.scoring import ignored_nodes, soft_counts, weight_of
 from topospread.spread.topology import Eligibility
@@ -321,7 +321,7 @@ def _pods(
     """Matching pods of each domain: counted, reserved of those, and on nodes not counted."""
     constraint, position, snapshot = explained.constraint, explained.position, context.snapshot
     nothing = np.zeros(by_domain.size, dtype=np.int64)
-    if constraint.group.counts_nothing:
+    if constraint.counts_nothing:
         return (nothing if position is None else context.states[position].counts), nothing, nothing
     everywhere = snapshot.node_counts(constraint.group).astype(np.int64)
     total = by_domain.sum(everywhere, snapshot.alive)
@@ -336,7 +336,7 @@ def _pods(
     else:
         pods = soft_counts(constraint, snapshot, context.constraints.require_all_keys)
         counted = np.minimum(pods, total)
-    held = by_domain.sum(context.reserved(constraint.group), counted_on)
+    held = by_domain.sum(context.reserved(constraint), counted_on)
     return pods, held, total - counted
 
 

@@ -14,10 +14,13 @@ from topospread.kube.demands import NO_DEMAND, Demand
 from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
 from topospread.kube.violations import invalid
 from topospread.service.decisions.cycle import computed_once
-from topospread.service.decisions.node_fit import Fit, suited
+from topospread.service.fit.inter_pod_affinity import counted_groups
+from topospread.service.fit.preemption import preemption_gaps
+from topospread.service.fit.profile import suited
+from topospread.service.fit.question import Fit, FitQuestion, spread_rules
 from topospread.spread.filtering import DomainState, filter_nodes, pre_filter
 from topospread.spread.scoring import score
-from topospread.spread.verdicts import FITS, LABEL_MISSING, TOO_SKEWED, VERDICTS, Status
+from topospread.spread.verdicts import FITS, Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,17 +31,16 @@ if TYPE_CHECKING:
     from topospread.index.snapshot import Snapshot
     from topospread.kube.objects import Pod, SpreadConstraint
     from topospread.service.decisions.cycle import Cycle
-    from topospread.service.decisions.node_fit import Suited
+    from topospread.service.fit.profile import Suited
+    from topospread.service.fit.question import Rule
     from topospread.spread.constraints import Constraint, PodConstraints
     from topospread.spread.filtering import Verdicts
     from topospread.spread.settings import Rules
-    from topospread.spread.topology import Bools, GroupKey, Ints
+    from topospread.spread.topology import Bools, Ints
     from topospread_proto.v1.explanation_pb2 import SuggestedChange
 
 MAX_LIMIT: Final = 1000
 """Domains that are listed of each constraint."""
-
-_BY_SPREADING: Final = (TOO_SKEWED, LABEL_MISSING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,20 +62,20 @@ class EvaluationContext:
     rules: Rules
     constraints: PodConstraints
     demand: Demand = NO_DEMAND
-    fit: Fit = Fit.NODE_AND_RESOURCES
+    fit: Fit = Fit.ALL
     name: str = ""
     uid: str = ""
     bound_to: str = ""
 
     @classmethod
-    def of(cls, cycle: Cycle, demand: Demand, fit: Fit, bound_to: str = "") -> Self:
+    def of(cls, cycle: Cycle, fit: Fit, bound_to: str = "") -> Self:
         """The judgement of a cycle's pod at its state."""
         return cls(
             cycle.view.snapshot,
             cycle.pod,
             cycle.rules,
             cycle.constraints,
-            demand,
+            cycle.demand,
             fit,
             cycle.name,
             cycle.uid,
@@ -100,17 +102,33 @@ class EvaluationContext:
         """[slots] Filter's verdicts."""
         return filter_nodes(self.states, self.snapshot)
 
-    @computed_once
-    def suits(self) -> Suited:
-        """The verdicts of the scheduler's other filters."""
-        return suited(
+    @property
+    def asked(self) -> FitQuestion:
+        """What the filters beside spreading are asked."""
+        return FitQuestion(
             self.snapshot,
             self.pod,
             self.constraints.requirements,
             self.demand,
-            self.fit,
-            comparison_operators=self.rules.gates.taint_comparison_operators,
+            self.rules,
+            self.name,
+            # Another pod like one that runs has claims of its own.
+            "" if self.bound_to else self.uid,
+            self.hard,
         )
+
+    @computed_once
+    def suits(self) -> Suited:
+        """The verdicts of the scheduler's other filters."""
+        return suited(self.asked, self.fit)
+
+    @property
+    def not_looked_at(self) -> Sequence[str]:
+        """What else decides whether the pod is bound; of one that fits nowhere, preemption, too."""
+        if self.fits or self.constraints.hard.error:
+            return self.suits.gaps
+        spreading = spread_rules(self.verdicts)
+        return (*self.suits.gaps, *preemption_gaps(self.asked, self.suits, spreading))
 
     @computed_once
     def usable(self) -> Bools:
@@ -140,12 +158,15 @@ class EvaluationContext:
     @computed_once
     def refusals(self) -> tuple[tuple[Status, Bools], ...]:
         """(status, [slots] nodes that the other filters refuse with it), by the first that does."""
+        return self._by_first(())
+
+    def _by_first(self, spreading: Sequence[Rule]) -> tuple[tuple[Status, Bools], ...]:
         left = self.snapshot.alive
         found: list[tuple[Status, Bools]] = []
-        for rule in self.suits.rules():
+        for rule in self.suits.rules(spreading):
             # Reasons that refuse the same nodes share an array.
-            here = {id(refused): refused & left for _, refused in rule.refusals}
-            for reason, refused in rule.refusals:
+            here = {id(refused): refused & left for _, refused in rule.reasons}
+            for reason, refused in rule.reasons:
                 found.append((Status(rule.code, (reason,)), here[id(refused)]))
             left = left & ~rule.refused
         return tuple(found)
@@ -194,12 +215,12 @@ class EvaluationContext:
             and (slot := self.snapshot.slot(row.node_name)) >= 0
         ]
 
-    def reserved(self, group: GroupKey) -> Ints:
-        """[slots] places held for pods that the group counts."""
+    def reserved(self, constraint: Constraint) -> Ints:
+        """[slots] places held for pods that the constraint counts."""
         held: Ints = np.zeros(self.snapshot.alive.size, dtype=np.int64)
-        if not group.counts_nothing:
+        if not constraint.counts_nothing:
             for labels, slot in self._held:
-                held[slot] += group.selector.matches(labels)
+                held[slot] += constraint.group.selector.matches(labels)
         return held
 
     def specs(self, *, hard: bool) -> list[tuple[int, SpreadConstraint]]:
@@ -215,29 +236,29 @@ class EvaluationContext:
 
     def with_overlay(self, changes: Overlay) -> EvaluationContext:
         """The context at a snapshot with changes applied."""
-        groups = {c.group for c in (*self.hard, *self.soft) if not c.group.counts_nothing}
+        groups = {c.group for c in (*self.hard, *self.soft) if not c.counts_nothing}
+        groups.update(counted_groups(self.demand, self.snapshot.objects))
         return replace(self, snapshot=apply_overlay(self.snapshot, changes, groups)[0])
 
     def refused_by(self, nodes: Bools) -> Counter[str]:
         """The number of nodes by the reasons for which the other filters refuse them."""
-        found = Counter(
-            {
-                status.reasons[0]: int(np.count_nonzero(refused & nodes))
-                for status, refused in self.refusals
-            }
-        )
+        found = Counter[str]()
+        for status, refused in self.refusals:
+            found[status.reasons[0]] += int(np.count_nonzero(refused & nodes))
         return +found
 
     @computed_once
     def refused(self) -> tuple[tuple[Status, int], ...]:
-        """(status, nodes) of all that refuses a node, the other filters first.
+        """(status, nodes) of all that refuses a node, in the profile's order.
 
         A node has the status of the first filter that refuses it; one that lacks several resources
         has several.
         """
-        skewed = [(VERDICTS[v], self.usable & (self.verdicts == v)) for v in _BY_SPREADING]
-        counted = [(s, int(np.count_nonzero(nodes))) for s, nodes in (*self.refusals, *skewed)]
-        return tuple([(status, nodes) for status, nodes in counted if nodes])
+        counted: dict[Status, int] = {}
+        for status, nodes in self._by_first(spread_rules(self.verdicts)):
+            if number := int(np.count_nonzero(nodes)):
+                counted[status] = counted.get(status, 0) + number
+        return tuple(counted.items())
 
 
 class ProposedChange(NamedTuple):

@@ -6,10 +6,12 @@ snapshot must count all groups of the constraints (`Engine.new_cycle` sees to th
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from topospread.codec.stored_pods import unscheduled_condition
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.service.decisions.evaluate import (
     DEFAULT_TOP_K,
@@ -17,7 +19,7 @@ from topospread.service.decisions.evaluate import (
     rank,
     summed_up,
 )
-from topospread.service.decisions.node_fit import NOT_ASKED, Fit
+from topospread.service.explaining.condition import differing_condition
 from topospread.service.explaining.constraint_reports import (
     explain_constraint,
     explained_constraints,
@@ -25,6 +27,7 @@ from topospread.service.explaining.constraint_reports import (
 from topospread.service.explaining.context import EvaluationContext, check_limit
 from topospread.service.explaining.findings import findings_of
 from topospread.service.explaining.suggestions import suggestions
+from topospread.service.fit.question import Fit
 from topospread.service.messages import meta_of, verdict_message
 from topospread.spread.verdicts import (
     SKIP,
@@ -32,7 +35,6 @@ from topospread.spread.verdicts import (
     Code,
     error,
     error_message,
-    fit_message,
 )
 from topospread_proto.v1 import explanation_pb2 as pb
 from topospread_proto.v1.decision_service_pb2 import ExplainPodResponse
@@ -77,7 +79,7 @@ def explain_at(
         ],
         suggestions=suggestions(context) if advise else (),
         findings=findings_of(context),
-        not_modelled=(*NOT_ASKED[context.fit], *context.demand.not_modelled),
+        not_modelled=context.not_looked_at,
     )
 
 
@@ -91,8 +93,10 @@ def _message(context: EvaluationContext) -> str:
     """kube-scheduler's message: each node with the reasons of the first filter that refuses it."""
     if context.constraints.hard.error and context.snapshot.node_count:
         return error_message(context.constraints.hard.error)
-    counts = {status.reasons[0]: nodes for status, nodes in context.refused}
-    return fit_message(context.snapshot.node_count, counts)
+    counts = Counter[str]()
+    for status, nodes in context.refused:
+        counts[status.reasons[0]] += nodes
+    return context.suits.message(context.snapshot.node_count, counts)
 
 
 class ExplainResult(NamedTuple):
@@ -108,7 +112,7 @@ def explain(
     request: DecisionRequest,
     pod: PodWithRequests,
     *,
-    fit: Fit = Fit.NODE_AND_RESOURCES,
+    fit: Fit = Fit.ALL,
     limit: int = 0,
     top_k: int = 0,
     advise: bool = True,
@@ -130,9 +134,9 @@ def explain(
     check_limit(limit)
     check_top_k(engine, top_k)
     limit = limit or DEFAULT_LIMIT
-    resolved = engine.new_cycle(request._replace(pod=pod.pod))
+    resolved = engine.new_cycle(request._replace(pod=pod.pod, demand=pod.demand))
     cycle = resolved.cycle
-    context = EvaluationContext.of(cycle, pod.demand, fit, pod.node)
+    context = EvaluationContext.of(cycle, fit, pod.node)
     listed = _listed(context, limit)
     if listed > MAX_LISTED:
         raise InvalidRequest.of(
@@ -146,8 +150,13 @@ def explain(
             ]
         )
     explanation = explain_at(context, limit, advise=advise)
+    condition = differing_condition(
+        unscheduled_condition(pod.encoded), explanation.message, gated=pod.demand.gated
+    )
+    if condition is not None:
+        explanation.scheduled_condition.CopyFrom(condition)
     response = ExplainPodResponse(
-        meta=meta_of(cycle.view, resolved.replica),
+        meta=meta_of(cycle.view, resolved.replica, cycle.rules.version),
         explanation=explanation,
         domain_limit=limit,
     )

@@ -99,7 +99,7 @@ def constraint_findings(
     }
     unknown = (*added, *(context.pod.labels.keys() - labels.keys()))
     matches = constraint.self_match or own_match(selector, labels, unknown)[1]
-    wrong = selector_finding(selector, matches_itself=matches)
+    wrong = selector_finding(selector, matches_itself=matches, version=context.rules.version)
     if wrong is not None:
         rule, text = wrong
         yield pb.FindingCode.Value(f"FINDING_CODE_{rule.name}"), text

@@ -24,13 +24,13 @@ from topospread.kube.objects import (
     Taint,
     Toleration,
 )
-from topospread.service.decisions.node_fit import CORDONED_TAINT
 from topospread.service.explaining.context import (
     ProposedChange,
     constraint_label,
     plural,
     with_constraint,
 )
+from topospread.service.fit.node_unschedulable import CORDONED_TAINT
 from topospread_proto.v1 import explanation_pb2 as pb
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def fewer_pods(context: EvaluationContext, position: int) -> Iterator[ProposedCh
     excess = state.counts + int(constraint.self_match) - state.global_minimum - constraint.max_skew
     domains = np.unique(column.ids[nodes])
     domains = domains[(excess[domains] > 0) & (excess[domains] <= state.counts[domains])]
-    if constraint.group.counts_nothing or not domains.size:
+    if constraint.counts_nothing or not domains.size:
         return
     least = int(excess[domains].min())
     domain = min(domains[excess[domains] == least].tolist(), key=lambda each: column.values[each])
@@ -267,9 +267,7 @@ def _also_counted(
 ) -> dict[GroupKey, dict[int, int]]:
     """What other groups lose at most when so many pods of one are removed from these slots."""
     lost: dict[GroupKey, dict[int, int]] = {}
-    for group in {constraint.group for constraint in context.hard} - {removed}:
-        if group.counts_nothing:
-            continue
+    for group in {c.group for c in context.hard if not c.counts_nothing} - {removed}:
         counts = context.snapshot.node_counts(group)
         here = {slot: -min(-pods, int(counts[slot])) for slot, pods in taken.items()}
         if any(here.values()):

@@ -19,9 +19,10 @@ import numpy as np
 from topospread.cache import BUDGETS, Cache
 from topospread.errors import InvalidPod
 from topospread.index.overlay import Overlay, apply_overlay
-from topospread.service.decisions.node_fit import Fit
 from topospread.service.decisions.request import NodeSelection
-from topospread.service.placement.place import Preference, choose
+from topospread.service.fit.profile import suited
+from topospread.service.fit.question import Fit
+from topospread.service.placement.place import choose
 from topospread.spread.scoring import MAX_NODE_SCORE
 from topospread.spread.verdicts import (
     FITS,
@@ -60,9 +61,6 @@ _PER_POINT: Final = MAX_NODE_SCORE // HIGHEST
 
 Describe = Callable[[Sequence[str]], "Sequence[Node]"]
 """From names of nodes to what these are like."""
-
-_JUDGED_ELSE: Final = Preference(Fit.SPREAD_ONLY)
-"""The scheduler has judged everything else."""
 
 MOST_NAMED: Final = 64
 """Domains of one constraint that are named; past it all have one message."""
@@ -194,7 +192,8 @@ def place_candidate(
     def choice(newest: Cycle, held: ReservationRow | None) -> str | Rejection:
         nonlocal cycle
         cycle = newest
-        return choose(newest, placement.demand, _JUDGED_ELSE, held, candidates)
+        suits = suited(newest.asked, Fit.SPREAD_ONLY)  # kube-scheduler asks the others
+        return choose(newest, suits, held=held, choice=candidates)
 
     held = places.hold(placement, choice, traced)
     if not held.node:

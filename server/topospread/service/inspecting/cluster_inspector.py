@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.checkpoints import CooperativeYield, Turn, current_computation, waiting
 from topospread.errors import Conflict, DeadlineExceeded
+from topospread.service.fit.inter_pod_affinity import counted_groups
 from topospread.service.inspecting.inventory import Inventory
 from topospread.service.inspecting.judging import (
     CountedConstraint,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from topospread.service.inspecting.inventory import NamespaceRows, PodTemplate, RowPods
     from topospread.service.inspecting.judging import TemplateJudgement
     from topospread.service.inspecting.statuses import OwnedConstraint, State
+    from topospread.spread.topology import GroupKey
 
 MAX_TRIES: Final = 5
 """How often the state may have moved on while what must be counted was being counted."""
@@ -207,12 +209,7 @@ class ClusterInspector:
         for _ in range(MAX_TRIES):
             namespaces = self._inventory.update(view.snapshot, turn)
             self._measure(namespaces.values(), view.snapshot)
-            groups = {
-                row.constraint.group
-                for each in namespaces.values()
-                for row in each.rows
-                if not row.constraint.group.counts_nothing
-            }
+            groups = _groups(namespaces.values(), view.snapshot)
             if not view.snapshot.missing(groups):
                 for group in groups:
                     view.snapshot.groups[group].use.last_used = view.snapshot.sequence
@@ -295,7 +292,22 @@ class ClusterInspector:
             blocked=verdict.blocked,
             findings=findings,
             labels=pods.labels,
+            gaps=list(dict.fromkeys(gap for each in judged for gap in each.gaps)),
         )
         if before is not None and before.status.same_as(status):
             status = before.status
         return _Row(status, counted, pods, judged)
+
+
+def _groups(namespaces: Iterable[NamespaceRows], snapshot: Snapshot) -> set[GroupKey]:
+    """All that constraints count, and what inter-pod affinity of the next replicas counts."""
+    found: set[GroupKey] = set()
+    templates: set[PodTemplate] = set()
+    for each in namespaces:
+        for row, pods in each.rows.items():
+            if not row.constraint.counts_nothing:
+                found.add(row.constraint.group)
+            templates.update([template for template in pods.waiting if template.demand.has_terms])
+    for template in templates:
+        found.update(counted_groups(template.demand, snapshot.objects))
+    return found

@@ -73,6 +73,7 @@ def _status(status: ConstraintStatus, limit: int) -> pb.ConstraintStatus:
         leading_domain_count=shown_first,
         unlisted_domain_count=spread.membership.size - len(listed),
         findings=status.findings,
+        not_modelled=status.gaps,
     )
 
 
@@ -130,16 +131,16 @@ class _DomainNodes:
     """Finds the nodes of a constraint's domains."""
 
     def __init__(self, context: EvaluationContext, constraint: Constraint, limit: int) -> None:
-        snapshot, group = context.snapshot, constraint.group
+        snapshot = context.snapshot
         self._names = snapshot.nodes.names
         self._domains = snapshot.domains(constraint.topology_key)
         self._limit = limit
         self._pods = (
             np.zeros(snapshot.alive.size, dtype=np.int32)
-            if group.counts_nothing
-            else snapshot.node_counts(group)
+            if constraint.counts_nothing
+            else snapshot.node_counts(constraint.group)
         )
-        self._reserved = context.reserved(group)
+        self._reserved = context.reserved(constraint)
         self._eligible = snapshot.mask(constraint.eligibility)
         self._usable = context.usable
 

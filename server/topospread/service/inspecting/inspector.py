@@ -175,4 +175,4 @@ class InspectionReader:
 
 
 def _key(replica: Replica, settings: SettingsOverride) -> Hashable:
-    return replica, settings.profile, frozenset(settings.gates.items())
+    return replica, settings.profile, frozenset(settings.gates.items()), settings.version

@@ -6,7 +6,7 @@ more than those of a ReplicaSet.
 
 Pods that can only run on one node have no rows: wherever the others stand, no constraint chooses
 their node, and a DaemonSet would have constraints of its own for each node. Nor have pods that
-scheduling gates hold, which kube-scheduler does not try.
+scheduling gates hold, which kube-scheduler does not try, nor those that wait for another scheduler.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from typing import TYPE_CHECKING, Final
 from topospread.codec.pods import split_template
 from topospread.errors import CorruptValue, InvalidRequest, TooLarge
 from topospread.kube.affinity import pinned_node
-from topospread.kube.demands import SCHEDULING_GATES
 from topospread.kube.workloads import outer_controller
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.inspecting.statuses import NO_OWNER, OwnedConstraint, Owner
 from topospread.spread.constraints import needs_default_selector
+from topospread.spread.settings import DEFAULT_PROFILE, NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from topospread.index.nodes import NodeTable
+    from topospread.index.objects import Objects
     from topospread.index.pod_classes import NamespaceClasses, PodClass, PodCounts
     from topospread.index.snapshot import NamespaceWorkloads, Snapshot
     from topospread.kube.demands import Demand
     from topospread.kube.objects import OwnerReference, Pod
+    from topospread.kube.versions import KubernetesVersion
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.pods import EffectiveConstraints, PodShape
     from topospread.service.decisions.request import SettingsOverride
@@ -53,8 +55,12 @@ class PodTemplate:
         pod: any of them.
         rows: their constraints, hard ones first, of equal ones the first.
         hard: the row of each hard constraint, in their order.
+        of_other_scheduler: no profile has the name that they name: theirs decides, and those that
+            wait are not tried here.
         witness: slot of a node that was last seen to take another one; −1 for none.
-        suits: [slots] nodes whose taints and labels suit them, at a node table.
+        suits: [slots] nodes that suit them, other pods apart, at a node table and, with volumes, at
+            what is known of these.
+        gaps: what is not looked at of them, after what that follows from.
     """
 
     pod: Pod
@@ -62,9 +68,11 @@ class PodTemplate:
     constraints: PodConstraints
     demand: Demand
     rows: tuple[OwnedConstraint, ...]
+    of_other_scheduler: bool = False
     hard: tuple[OwnedConstraint, ...] = field(init=False)
     witness: int = -1
-    suits: tuple[NodeTable, Bools] | None = None
+    suits: tuple[NodeTable, Objects | None, Bools] | None = None
+    gaps: tuple[tuple[object, ...], tuple[str, ...]] | None = None
 
     def __post_init__(self) -> None:
         """Find the hard constraints' rows: of equal constraints, the first has one for all."""
@@ -90,9 +98,12 @@ class RowPods:
     classes: list[PodClass] = field(default_factory=list)
 
     def add(self, pod_class: PodClass, template: PodTemplate, counts: PodCounts) -> None:
-        """Add the pods of a class."""
+        """Add the pods of a class; those that wait for another scheduler are left out."""
+        if template.of_other_scheduler and not counts.bound:
+            return
+        pending = 0 if template.of_other_scheduler else counts.pending
         self.bound += counts.bound
-        self.waiting[template] = self.waiting.get(template, 0) + counts.pending
+        self.waiting[template] = self.waiting.get(template, 0) + pending
         self.classes.append(pod_class)
 
     @property
@@ -162,6 +173,7 @@ class Inventory:
         self._engine = engine
         self._settings = settings
         self._most = most
+        self._version = NEWEST
         self._rules: dict[str, Rules] = {}
         self._known: dict[PodClass, _KnownClass] = {}
         self._templates: dict[object, PodTemplate] = {}
@@ -176,7 +188,7 @@ class Inventory:
             InvalidRequest: unknown settings.
             TooLarge: there are more constraints than there may be.
         """
-        self._refresh_rules()
+        self._refresh_rules(snapshot.version)
         known, constraints = self._namespaces, 0
         found: dict[str, NamespaceRows] = {}
         for name, classes in snapshot.pod_classes.items():
@@ -209,15 +221,16 @@ class Inventory:
 
     @property
     def outdated(self) -> bool:
-        """Whether the profiles are others than those that it was kept by."""
+        """Whether the profiles or the version are others than those that it was kept by."""
         return any(self._rules_for(name) != rules for name, rules in tuple(self._rules.items()))
 
-    def _refresh_rules(self) -> None:
-        """Forget everything when the profiles are others.
+    def _refresh_rules(self, version: KubernetesVersion) -> None:
+        """Forget everything when the profiles or the version are others.
 
         Raises:
             InvalidRequest: unknown settings; a pod that is too much is just left out.
         """
+        self._version = version
         if self.outdated:
             self._rules, self._known, self._templates, self._namespaces = {}, {}, {}, {}
             self._specs, self._constraints = {}, {}
@@ -225,7 +238,7 @@ class Inventory:
             self._rules[""] = self._rules_for("")
 
     def _rules_for(self, scheduler: str) -> Rules:
-        return self._engine.rules_for(self._settings, scheduler)
+        return self._engine.rules_for(self._settings, scheduler, self._version)
 
     def _forget(self, snapshot: Snapshot) -> None:
         """Drop what no pod has any more, when that is much."""
@@ -258,6 +271,7 @@ class Inventory:
                 if pods is None:
                     pods = rows[row] = RowPods()
                 pods.add(pod_class, template, counts)
+        rows = {row: pods for row, pods in rows.items() if pods.classes}
         # What did not change is the same object: its constraint need not be judged again.
         for row, pods in rows.items():
             before = kept.get(row)
@@ -371,20 +385,23 @@ class Inventory:
         effective: EffectiveConstraints,
     ) -> PodTemplate:
         pod, constraints = shape.pod, effective.constraints
-        key = (owner, rules.profile.name, constraints, pod.tolerations, demand)
+        # Whose settings name a profile has all pods judged by it.
+        other = rules.profile.name != (pod.scheduler_name or DEFAULT_PROFILE)
+        other = other and not self._settings.profile
+        key = (owner, rules.profile.name, constraints, pod.tolerations, demand, pod.scheduler_name)
         template = self._templates.get(key)
         if template is None:
             for wrong in filter(None, (constraints.hard.error, constraints.soft.error)):
                 where = (pod.namespace, *owner)
                 LOG.debug("constraints of %s %s/%s have no rows: %.200s", *where, wrong)
             rows = tuple(self._rows(owner, pod, constraints, rules))
-            template = PodTemplate(pod, rules, constraints, demand, rows)
+            template = PodTemplate(pod, rules, constraints, demand, rows, other)
             self._templates[key] = template
         return template
 
 
 def _has_rows(pod: Pod, demand: Demand) -> bool:
-    return SCHEDULING_GATES not in demand.not_modelled and pinned_node(pod.requirements) is None
+    return not demand.gated and pinned_node(pod.requirements) is None
 
 
 def owner_of(controller: OwnerReference | None, labels: Mapping[str, str]) -> Owner:

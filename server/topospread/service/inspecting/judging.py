@@ -7,14 +7,14 @@ the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import is_not
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from topospread.index.objects import NAMESPACE
 from topospread.index.snapshot import PODS
-from topospread.kube.demands import NO_DEMAND
 from topospread.kube.objects import DO_NOT_SCHEDULE, ZONE_LABEL
-from topospread.service.decisions.node_fit import Fit, suited
 from topospread.service.explaining.constraint_reports import (
     domains_text,
     few_domains_text,
@@ -22,6 +22,8 @@ from topospread.service.explaining.constraint_reports import (
 )
 from topospread.service.explaining.context import plural
 from topospread.service.explaining.findings import constraint_findings, zone_findings
+from topospread.service.fit.profile import gaps_of, may_be_refused, suited
+from topospread.service.fit.question import Fit
 from topospread.service.inspecting.statuses import DomainSpread
 from topospread.spread.filtering import first_rejecting, pre_filter
 from topospread_proto.v1 import explanation_pb2 as pb
@@ -87,21 +89,22 @@ def count(key: OwnedConstraint, snapshot: Snapshot) -> CountedConstraint:
     return CountedConstraint(state if hard else None, spread)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class TemplateJudgement:
     """Whether a node takes the next replica of a template.
 
     Attributes:
+        gaps: what was not looked at.
         usable: nodes that the scheduler's other filters leave to it; −1 where one takes it, and
             they were not counted.
+        at_most: they may be fewer for what was not looked at.
         blocking: the constraints without which a node could take it, where none does.
     """
 
-    usable: int
-    blocking: frozenset[OwnedConstraint]
-
-
-FITS: Final = TemplateJudgement(-1, frozenset())
+    gaps: tuple[str, ...]
+    usable: int = -1
+    at_most: bool = False
+    blocking: frozenset[OwnedConstraint] = frozenset()
 
 
 def judge_template(
@@ -114,22 +117,39 @@ def judge_template(
         counted: all of its constraints.
         snapshot: the state.
     """
-    if not template.hard:
-        return FITS
+    context = template.context(snapshot)
+    fits = TemplateJudgement(_gaps(context, template))
+    if not template.hard or template.of_other_scheduler:
+        return fits
     states = [state for row in template.hard if (state := counted[row].state) is not None]
     if _takes(template, states, snapshot, template.witness):
-        return FITS
+        return fits
     for slot in _candidates(template, states, snapshot):
         if _takes(template, states, snapshot, slot):
             template.witness = slot
-            return FITS
-    context = template.context(snapshot)
+            return fits
     if context.fits:
         template.witness = int(np.flatnonzero(context.fitting)[0])
-        return FITS
+        return fits
     template.witness = -1
     blocking = [row for i, row in enumerate(template.hard) if _blocks(context, i)]
-    return TemplateJudgement(int(np.count_nonzero(context.usable)), frozenset(blocking))
+    return TemplateJudgement(
+        tuple(context.not_looked_at),
+        int(np.count_nonzero(context.usable)),
+        bool(fits.gaps),
+        frozenset(blocking),
+    )
+
+
+def _gaps(context: EvaluationContext, template: PodTemplate) -> tuple[str, ...]:
+    """What is not looked at; worked out once for what it follows from beside the template."""
+    snapshot = context.snapshot
+    objects, unknown = snapshot.objects, snapshot.objects.unknown(NAMESPACE)
+    # Terms of pods that run matter where they may be about namespaces that are not known.
+    seen = objects, snapshot.nominated, snapshot.holdings if unknown else None
+    if template.gaps is None or any(map(is_not, template.gaps[0], seen)):
+        template.gaps = seen, tuple(gaps_of(context.asked, Fit.ALL))
+    return template.gaps[1]
 
 
 def _blocks(context: EvaluationContext, position: int) -> bool:
@@ -144,14 +164,14 @@ def _blocks(context: EvaluationContext, position: int) -> bool:
 def _takes(
     template: PodTemplate, states: Sequence[DomainState], snapshot: Snapshot, slot: int
 ) -> bool:
-    """Whether one node takes the next replica: the same as context() says of it."""
+    """Whether one node is sure to take the next replica, as context() says of it, too."""
     nodes = snapshot.nodes
     if not 0 <= slot < nodes.capacity or not nodes.alive[slot]:
         return False
     if first_rejecting(states, snapshot, slot) >= 0 or not _suits(template, snapshot)[slot]:
         return False
-    if not nodes.reports_allocatable(slot):
-        return True
+    if may_be_refused(template.context(snapshot).asked, slot):
+        return False
     taken = snapshot.usage.on(slot)
     for name, wanted in ((PODS, 1), *template.demand.requests):
         left = int(nodes.allocatable(name)[slot]) - taken.get(name, 0)
@@ -161,20 +181,12 @@ def _takes(
 
 
 def _suits(template: PodTemplate, snapshot: Snapshot) -> Bools:
-    """[slots] nodes whose taints and labels suit; worked out once for a node table."""
-    nodes = snapshot.nodes
-    if template.suits is not None and template.suits[0] is nodes:
-        return template.suits[1]
-    pod, requirements = template.pod, template.constraints.requirements
-    mask = suited(
-        snapshot,
-        pod,
-        requirements,
-        NO_DEMAND,
-        Fit.NODE,
-        comparison_operators=template.rules.gates.taint_comparison_operators,
-    ).nodes
-    template.suits = (nodes, mask)
+    """[slots] nodes that suit, other pods apart; worked out once for a node table and volumes."""
+    nodes, objects = snapshot.nodes, snapshot.objects if template.demand.volumes else None
+    if template.suits is not None and template.suits[:2] == (nodes, objects):
+        return template.suits[2]
+    mask = suited(template.context(snapshot).asked, Fit.NODE).nodes
+    template.suits = (nodes, objects, mask)
     return mask
 
 
@@ -214,7 +226,9 @@ def judge(
     useless = next((each for each in findings if each.code in INEFFECTIVE), None)
     if blocked or (blocking and not pods.pending and len(blocking) == len(pods.waiting)):
         usable = max(judgements[each].usable for each in blocking)
-        why = _why_blocked(key, spread, usable)
+        at_most = usable > 0 and any(judgements[each].at_most for each in blocking)
+        nodes = f"{'at most ' * at_most}{plural(usable, 'node')}"
+        why = _why_blocked(key, spread, nodes)
         if useless is not None and useless.code == pb.FINDING_CODE_INVALID_CONSTRAINT:
             why = useless.text
         return Verdict(inspector.SPREAD_STATE_BLOCKED, why, blocked)
@@ -225,10 +239,10 @@ def judge(
     return Verdict(inspector.SPREAD_STATE_SATISFIED, "", 0)
 
 
-def _why_blocked(key: OwnedConstraint, spread: DomainSpread, usable: int) -> str:
+def _why_blocked(key: OwnedConstraint, spread: DomainSpread, nodes: str) -> str:
     allowed, eligible = spread.allowed_domain_count, spread.membership.size
     return (
-        f"{plural(usable, 'node')} could take the next replica, but none where its constraints "
+        f"{nodes} could take the next replica, but none where its constraints "
         f"allow it: this one allows {allowed} of {plural(eligible, 'eligible domain')}; "
         f"{_minimum(key, spread)}"
     )

@@ -160,6 +160,7 @@ class ConstraintStatus:
         bound, pending: pods of the owner that have it: on a node, and waiting for one.
         blocked: waiting pods that a node could take if this constraint were not.
         labels: label sets of the pods that have it.
+        gaps: what of the next replica was not looked at.
         listed: the bytes of its message, by how many domains it lists.
     """
 
@@ -172,12 +173,13 @@ class ConstraintStatus:
     blocked: int
     findings: tuple[Finding, ...]
     labels: Sequence[Labels]
+    gaps: Sequence[str] = ()
     listed: dict[int, bytes] = field(repr=False, default_factory=dict)
     _severity: list[tuple[Any, ...]] = field(init=False, repr=False, default_factory=list)
 
     def same_as(self, other: ConstraintStatus) -> bool:
         """Whether nothing differs."""
-        compared = ("state", "message", "bound", "pending", "blocked", "findings", "labels")
+        compared = ("state", "message", "bound", "pending", "blocked", "findings", "labels", "gaps")
         same = all(getattr(self, name) == getattr(other, name) for name in compared)
         return same and self.spread.same_as(other.spread)
 

@@ -13,20 +13,19 @@ from topospread.errors import ClusterNotFound
 from topospread.replica.view import Token
 from topospread.service.decisions.evaluate import matching
 from topospread.service.decisions.extension_points import select_distinct
-from topospread.service.decisions.node_fit import Fit, Refused, suited
+from topospread.service.fit.preemption import preemption_gaps
+from topospread.service.fit.profile import gaps_of, suited
+from topospread.service.fit.question import Fit, spread_rules
 from topospread.service.placement.tasks import PlacementRequest, PlacementResult, Rejection
 from topospread.service.state.write import failure_deadline, within_history
 from topospread.spread.filtering import verdict_of
 from topospread.spread.verdicts import (
     FITS,
-    LABEL_MISSING,
-    TOO_SKEWED,
     UNKNOWN_NODE,
     VERDICTS,
     Code,
     Status,
     error_message,
-    fit_message,
 )
 from topospread.store.api import get_one
 from topospread.store.model import Key, Kind, LogEntry, Remove, WriteOutcome
@@ -39,9 +38,9 @@ if TYPE_CHECKING:
 
     from topospread.index.changes import ReservationRow
     from topospread.index.snapshot import Reservations
-    from topospread.kube.demands import Demand
     from topospread.service.decisions.cycle import Cycle
     from topospread.service.decisions.request import NodeSelection
+    from topospread.service.fit.profile import Suited
     from topospread.service.placement.places import Places
     from topospread.service.state.write import Traced
     from topospread.spread.topology import Ints
@@ -78,24 +77,23 @@ def place(
     fit = preference.fit
     if fit is None:
         # Whoever names candidates has filtered them.
-        fit = Fit.NODE_AND_RESOURCES if placement.decision.nodes is None else Fit.SPREAD_ONLY
+        fit = Fit.ALL if placement.decision.nodes is None else Fit.SPREAD_ONLY
 
     def choice(cycle: Cycle, held: ReservationRow | None) -> str | Rejection:
-        return choose(
-            cycle,
-            placement.demand,
-            Preference(fit, preference.seed),
-            held,
-            placement.decision.nodes,
-        )
+        suits = suited(cycle.asked, fit)
+        chosen = choose(cycle, suits, preference.seed, held, placement.decision.nodes)
+        placement.not_modelled = suits.gaps
+        if isinstance(chosen, Rejection):
+            placement.not_modelled = (*suits.gaps, *chosen.not_modelled)
+        return chosen
 
     return places.hold(placement, choice, traced)
 
 
 def choose(
     cycle: Cycle,
-    demand: Demand,
-    preference: Preference,
+    suits: Suited,
+    seed: str = "",
     held: ReservationRow | None = None,
     choice: NodeSelection | None = None,
 ) -> str | Rejection:
@@ -105,8 +103,8 @@ def choose(
 
     Args:
         cycle: the pod, judged at a state that does not count what is held for it.
-        demand: what it takes.
-        preference: fit and seed; without a fit all of it is asked.
+        suits: what the filters beside spreading leave.
+        seed: orders equal nodes.
         held: what is held for the pod.
         choice: the candidates; None for all nodes.
 
@@ -118,14 +116,6 @@ def choose(
         return Rejection(status, error_message(status.reasons[0]))
     nodes = cycle.view.snapshot.nodes
     candidates = nodes.order if choice is None else select_distinct(nodes, choice).slots
-    suits = suited(
-        cycle.view.snapshot,
-        cycle.pod,
-        cycle.constraints.requirements,
-        demand,
-        preference.fit or Fit.NODE_AND_RESOURCES,
-        comparison_operators=cycle.rules.gates.taint_comparison_operators,
-    )
     there = candidates[candidates >= 0]
     suitable = there[suits.nodes[there]]
     fits = suitable[cycle.verdicts[suitable] == FITS]
@@ -133,13 +123,15 @@ def choose(
         # That another node would be better by now does not take it away.
         return held.node_name
     if not fits.size:
-        refused = suits.reasons(there)
-        _count(refused, VERDICTS[UNKNOWN_NODE], candidates.size - there.size)
-        for verdict in (TOO_SKEWED, LABEL_MISSING):
-            same = cycle.verdicts[suitable] == verdict
-            _count(refused, VERDICTS[verdict], int(np.count_nonzero(same)))
-        return _refusal(candidates.size, *refused)
-    return nodes.names[int(fits[_best(cycle, fits, preference.seed)])]
+        spreading = spread_rules(cycle.verdicts)
+        reasons, codes = suits.reasons(there, spreading)
+        if unknown := candidates.size - there.size:
+            status = VERDICTS[UNKNOWN_NODE]
+            reasons[status.reasons[0]] += unknown
+            codes[status.code] += unknown
+        gaps = preemption_gaps(cycle.asked, suits, spreading)
+        return _refusal(codes, reasons, suits.message(candidates.size, reasons), gaps)
+    return nodes.names[int(fits[_best(cycle, fits, seed)])]
 
 
 def _best(cycle: Cycle, fits: NDArray[np.intp], seed: str) -> int:
@@ -180,20 +172,15 @@ def _on_node(cycle: Cycle, fits: NDArray[np.intp]) -> Ints:
     return total
 
 
-def _count(refused: Refused, status: Status, nodes: int) -> None:
-    if nodes:
-        reasons, codes = refused
-        reasons[status.reasons[0]] += nodes
-        codes[status.code] += nodes
-
-
-def _refusal(nodes: int, reasons: Counter[str], codes: Counter[Code]) -> Rejection:
+def _refusal(
+    codes: Counter[Code], reasons: Counter[str], message: str, gaps: tuple[str, ...]
+) -> Rejection:
     # To wait may help the pod if it may help on one node.
     code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     if not codes or Code.UNSCHEDULABLE in codes:
         code = Code.UNSCHEDULABLE
     ordered = tuple(reason for reason, _ in reasons.most_common())
-    return Rejection(Status(code, ordered), fit_message(nodes, reasons))
+    return Rejection(Status(code, ordered), message, gaps)
 
 
 def reserve(
@@ -207,6 +194,7 @@ def reserve(
 
     def choose(cycle: Cycle, held: ReservationRow | None) -> str | Rejection:
         del held  # a renewal is judged like any other
+        placement.not_modelled = gaps_of(cycle.asked, Fit.SPREAD_ONLY)
         return _judge(cycle, node)
 
     return places.hold(placement, choose, traced)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.cache import BUDGETS, Cache
 from topospread.checkpoints import checkpoint, computing_for
-from topospread.codec.rows import ReservationTemplate, reservation_key
+from topospread.codec.reservations import ReservationTemplate, reservation_key
 from topospread.codec.stored_pods import bound_pod
 from topospread.errors import (
     ClusterLoading,
@@ -78,9 +78,6 @@ more likely others write meanwhile.
 PATIENT: Final = 5.0
 """Seconds that no store takes for one write: past its own time-out, which costs nothing to keep."""
 
-_NODES: Final = "nodes/"
-"""The scope of node changes."""
-
 
 class Places:
     """Holds places in the clusters of one store.
@@ -125,7 +122,7 @@ class Places:
             InvalidRequest: no pod, or one without a name, for which no place can be held.
             NotFound: the pod is not in the state.
         """
-        subject, demand, node = self.engine.with_requests(request.cluster, pod)
+        subject, demand, node, _ = self.engine.with_requests(request.cluster, pod)
         if not subject.name:
             raise InvalidPod.of([required("metadata.name", "name is required")])
         key = Key(Kind.RESERVATION, subject.shape.pod.namespace, subject.name)
@@ -133,7 +130,7 @@ class Places:
             raise InvalidPod.of([each.below("metadata") for each in wrong])
         if isinstance(pod, PodRef):
             node = ""  # read from the state when the pod is judged
-        decision = request._replace(pod=subject)
+        decision = request._replace(pod=subject, demand=demand)
         return PlacementRequest(
             decision, subject, demand, node, lifetime, request_id, is_repeat=is_repeat
         )
@@ -209,7 +206,7 @@ class Places:
             try:
                 with computing_for(task.caller):
                     checkpoint()
-                    found = self._judge(task, assumed)
+                    found = self._judge(task, assumed, places)
             except Exception as failure:  # noqa: BLE001 - raised where it is waited for
                 task.fail(failure)
                 continue
@@ -239,14 +236,18 @@ class Places:
                 replica.catch_up()
 
     def _judge(
-        self, task: PlacementTask, assumed: Sequence[tuple[ReservationRow, int]]
+        self,
+        task: PlacementTask,
+        assumed: Sequence[tuple[ReservationRow, int]],
+        places: Sequence[PendingPlacement],
     ) -> PendingPlacement | PlacementResult:
         """Choose a node for a task's pod, as if the places of those before it were held."""
         placement = task.placement
         resolved = self.engine.new_cycle(placement.decision)
         cycle, view = resolved.cycle, resolved.cycle.view
+        version = cycle.rules.version
         if bound := self._bound(placement, cycle, resolved.replica):
-            return PlacementResult(view.token, bound, already_bound=True)
+            return PlacementResult(view.token, version, bound, already_bound=True)
         if placement.is_repeat:
             _check_own(placement, cycle.name, resolved.replica)
         differences = list(assumed)
@@ -256,15 +257,15 @@ class Places:
             differences.append((replaced, -1))
             held = None
         if differences:
-            others = view.snapshot.adjusted(
-                placement.namespace, differences, cycle.effective.groups
-            )
+            others = view.snapshot.adjusted(placement.namespace, differences, cycle.needed)
+            keys = (each.stored.key for each in places)
+            others = others.without_nominated(f"{key.namespace}/{key.name}" for key in keys)
             cycle = replace(cycle, view=replace(view, snapshot=others))
         chosen = task.choose(cycle, held)
         if isinstance(chosen, Rejection):
-            return PlacementResult(view.token, "", chosen.status, chosen.message)
+            return PlacementResult(view.token, version, "", chosen.status, chosen.message)
         stored = self._reservation(placement, cycle, chosen, held)
-        return PendingPlacement(task, view, stored, chosen, replaced)
+        return PendingPlacement(task, view, version, stored, chosen, replaced)
 
     def _bound(self, placement: PlacementRequest, cycle: Cycle, replica: Replica) -> str:
         """The node that the pod is bound to already and counts on; empty when there is none."""
@@ -286,7 +287,7 @@ class Places:
         template = self._templates.get(judged)
         if template is None:
             constraints = cycle.constraints.hard.constraints
-            template = ReservationTemplate(cycle.pod, placement.demand.requests, constraints)
+            template = ReservationTemplate(cycle.pod, placement.demand, constraints)
             size = 800 + cycle.effective.nbytes + template.nbytes + placement.demand.nbytes
             if not cycle.effective.is_large:
                 self._templates.put(judged, template, size)
@@ -316,7 +317,8 @@ class Places:
     def _write(self, places: Sequence[PendingPlacement]) -> bool:
         """Hold what was chosen, and answer; returns False when that has to be done again."""
         first = places[0]  # no other was judged at an older state
-        cluster, namespace = first.task.placement.scope
+        cluster, _ = first.task.placement.scope
+        scopes = set[str]().union(*(each.task.placement.depends_on for each in places))
         left = max(each.task.placement.decision.deadline for each in places) - time.monotonic()
         tasks = [each.task for each in places]
         began = time.monotonic()
@@ -325,7 +327,7 @@ class Places:
                 applied = self.store.apply(
                     cluster,
                     [Put(each.stored, lifetime=each.task.placement.lifetime) for each in places],
-                    precondition=Unchanged(first.view.revision, (namespace, _NODES)),
+                    precondition=Unchanged(first.view.revision, tuple(sorted(scopes))),
                     identity=first.view.identity,
                     force=True,  # the precondition covers all that was there before
                     timeout=None if left > PATIENT else max(0.001, failure_deadline(left)),
@@ -359,7 +361,11 @@ class Places:
             for each, row in zip(places, rows, strict=True):
                 each.task.answer(
                     PlacementResult(
-                        token, each.node, expires_at=row.expires_at, id=row.resource_version
+                        token,
+                        each.version,
+                        each.node,
+                        expires_at=row.expires_at,
+                        id=row.resource_version,
                     )
                 )
 

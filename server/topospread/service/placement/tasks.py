@@ -10,16 +10,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import Computation, current_computation
-from topospread.codec.rows import reservation_row
+from topospread.codec.reservations import reservation_row
 from topospread.errors import CallerGone, DeadlineExceeded, TopospreadError
 from topospread.spread.verdicts import SUCCESS, Status
-from topospread.store.model import DEFAULT_LIFETIME
+from topospread.store.model import (
+    DEFAULT_LIFETIME,
+    DEVICES_SCOPE,
+    NAMESPACES_SCOPE,
+    NODES_SCOPE,
+    VOLUMES_SCOPE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topospread.index.changes import ReservationRow
     from topospread.kube.demands import Demand
+    from topospread.kube.versions import KubernetesVersion
     from topospread.replica.view import View
     from topospread.service.decisions.cycle import Cycle
     from topospread.service.decisions.pods import ShapedPod
@@ -57,6 +64,7 @@ class PlacementRequest:
         request_id: random, of the call.
         is_repeat: the call was made before, and its answer was lost.
         conflicts: how often others' changes made a judgement void.
+        not_modelled: what the last judgement did not look at.
     """
 
     decision: DecisionRequest
@@ -67,6 +75,7 @@ class PlacementRequest:
     request_id: int = 0
     is_repeat: bool = False
     conflicts: int = 0
+    not_modelled: Sequence[str] = ()
 
     @property
     def namespace(self) -> str:
@@ -78,6 +87,25 @@ class PlacementRequest:
         """Cluster and namespace: where only one server at a time can hold places."""
         return self.decision.cluster, self.namespace
 
+    @property
+    def depends_on(self) -> set[str]:
+        """Scopes of changes that make a judgement void, see Key.scope.
+
+        Its namespace and the nodes; of a pod with volumes or resource claims all that concerns
+        these, of one with inter-pod affinity the namespaces that its terms name, and the labels of
+        namespaces where a term selects by them.
+        """
+        scopes = {self.namespace, NODES_SCOPE}
+        if self.demand.volumes:
+            scopes.add(VOLUMES_SCOPE)
+        if self.demand.resource_claims:
+            scopes.add(DEVICES_SCOPE)
+        for term in (*self.demand.affinity, *self.demand.anti_affinity):
+            scopes.update(term.namespaces)
+            if term.namespace_selector is not None:
+                scopes.add(NAMESPACES_SCOPE)
+        return scopes
+
 
 @dataclass(slots=True)
 class PlacementResult:
@@ -85,6 +113,7 @@ class PlacementResult:
 
     Attributes:
         token: of the revision: that of the write, or else the one it was judged at.
+        version: of Kubernetes, by whose rules it was judged.
         node: the place; empty when it was refused.
         status: Success, or why it was refused.
         message: as kube-scheduler words it on a pod that fits nowhere.
@@ -94,6 +123,7 @@ class PlacementResult:
     """
 
     token: str
+    version: KubernetesVersion
     node: str = ""
     status: Status = SUCCESS
     message: str = ""
@@ -104,10 +134,15 @@ class PlacementResult:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The reason why no place is held."""
+    """The reason why no place is held.
+
+    Attributes:
+        not_modelled: what could make room for it and is not looked at.
+    """
 
     status: Status
     message: str = ""
+    not_modelled: tuple[str, ...] = field(default=(), compare=False)
 
 
 Choose = Callable[["Cycle", "ReservationRow | None"], str | Rejection]
@@ -187,12 +222,14 @@ class PendingPlacement:
 
     Attributes:
         view: that it was judged at.
+        version: as the result's.
         stored: the reservation to write.
         replaced: the pod's reservation so far, which this one replaces.
     """
 
     task: PlacementTask
     view: View
+    version: KubernetesVersion
     stored: StoredObject
     node: str
     replaced: ReservationRow | None

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topospread.index.changes import ReservationRow
+from topospread.kube.demands import holds_of
 from topospread.service.decisions.cycle import Cycle
 from topospread.service.decisions.evaluate import matching
-from topospread.service.decisions.node_fit import Fit, suited
+from topospread.service.fit.profile import suited
+from topospread.service.fit.question import Fit
 from topospread.spread.verdicts import FITS
 
 if TYPE_CHECKING:
@@ -152,12 +154,13 @@ class EvictionSequencer:
 
     def _moved(self, state: Snapshot, movable: MovablePod, slot: int, delta: int) -> Snapshot:
         self._turn()
-        pod = movable.pod_class.shape.pod
+        pod, facts = movable.pod_class.shape.pod, movable.facts
         row = ReservationRow(
             movable.member.uid,
             tuple(sorted(pod.labels.items())),
             state.nodes.names[slot],
-            requests=movable.facts.demand.requests,
+            requests=facts.takes if delta < 0 else facts.demand.requests,
+            holds=holds_of(facts.demand, pod.namespace, movable.member.name),
         )
         return state.adjusted(pod.namespace, [(row, delta)], self._groups)
 
@@ -165,15 +168,7 @@ class EvictionSequencer:
         self, model: RebalanceModel, coming: NDArray[np.int64], state: Snapshot, movable: MovablePod
     ) -> EvictionStep | None:
         """The emptiest of the nodes that fit and are to be filled; None when there is none."""
-        pod_class, member = movable.pod_class, movable.member
-        suits = suited(
-            state,
-            pod_class.shape.pod,
-            pod_class.effective.constraints.requirements,
-            movable.facts.demand,
-            Fit.NODE_AND_RESOURCES,
-            comparison_operators=pod_class.rules.gates.taint_comparison_operators,
-        ).nodes
+        pod_class = movable.pod_class
         view = replace(self._view, snapshot=state)
         cycle = Cycle(
             "",
@@ -181,10 +176,11 @@ class EvictionSequencer:
             pod_class.rules,
             pod_class.effective,
             view,
-            member.name,
-            member.uid,
+            movable.member.name,
+            demand=movable.facts.demand,
         )
-        fits = suits & state.alive & (cycle.verdicts == FITS)
+        suits = suited(cycle.asked, Fit.ALL)
+        fits = suits.nodes & state.alive & (cycle.verdicts == FITS)
         wanted = np.zeros(model.size + 1, dtype=np.bool_)
         wanted[:-1] = coming > 0
         slots = np.flatnonzero(fits & wanted[model.classes])

@@ -13,6 +13,7 @@ from topospread.codec.pods import selector_of
 from topospread.errors import InvalidRequest
 from topospread.kube.selectors import EVERYTHING
 from topospread.kube.violations import invalid
+from topospread.service.fit.inter_pod_affinity import counted_groups
 from topospread.store.model import Key, Kind
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ class ShapedPods:
         members: in the order of their names, once they have been read (:func:`read_pods`).
         limits: what their own constraints demand: the hard ones, and the soft ones if asked for.
         chosen: whether the request means them.
+        terms: what their inter-pod affinity counts.
     """
 
     shape: PodShape
@@ -147,6 +149,7 @@ class ShapedPods:
     chosen: bool
     classes: list[PodClass] = field(default_factory=list)
     members: list[InventoryPod] = field(default_factory=list)
+    terms: set[GroupKey] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)
@@ -186,7 +189,7 @@ def take_inventory(
     inventories: dict[str, NamespaceInventory] = {}
     # A wrong setting is the caller's mistake; a pod that is too much is left out.
     request, decision = question.message, question.decision
-    engine.rules.rules_for(decision.settings, "")
+    engine.rules.rules_for(decision.settings, "", snapshot.version)
     turn = CooperativeYield(decision.deadline, "the pods were counted")
     excluded = frozenset(request.excluded_namespaces)
     for name, classes in snapshot.pod_classes.items():
@@ -209,6 +212,9 @@ def take_inventory(
                     shaped = _shaped_pods(engine, question, shape, snapshot)
                     inventory.pod_classes[pod.key] = shaped
                 shaped.classes.append(pod_class)
+                if shaped.limits:
+                    _, demand = engine.template_of(pod_class)
+                    shaped.terms.update(counted_groups(demand, snapshot.objects))
         for shaped in inventory.pod_classes.values():
             for limit in shaped.limits:
                 inventory.limits[limit] = inventory.limits.get(limit, False) or shaped.chosen
@@ -218,12 +224,13 @@ def take_inventory(
 def _shaped_pods(
     engine: Engine, question: RebalanceQuestion, shape: PodShape, snapshot: Snapshot
 ) -> ShapedPods:
-    rules = engine.rules.rules_for(question.decision.settings, shape.pod.scheduler_name)
+    settings, scheduler = question.decision.settings, shape.pod.scheduler_name
+    rules = engine.rules.rules_for(settings, scheduler, snapshot.version)
     effective = shape.effective_constraints(rules, snapshot)
     own = effective.constraints
     soft = own.soft.constraints if question.message.include_soft else ()
     constraints = [*own.hard.constraints, *soft]
-    limits = dict.fromkeys(skew_limit(c) for c in constraints if not c.group.counts_nothing)
+    limits = dict.fromkeys(skew_limit(c) for c in constraints if not c.counts_nothing)
     chosen = question.selector.matches(shape.pod.labels)
     return ShapedPods(shape, rules, effective, tuple(limits), chosen)
 
@@ -235,7 +242,7 @@ def groups_of(inventories: Mapping[str, NamespaceInventory]) -> set[GroupKey]:
         found.update(limit.group for limit in inventory.limits)
         for pod_class in inventory.pod_classes.values():
             if pod_class.limits:
-                found.update(pod_class.effective.groups)
+                found.update(pod_class.effective.groups, pod_class.terms)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy as np
 from topospread.codec.stored_pods import EvictionFacts, EvictionReader
 from topospread.errors import CorruptValue
 from topospread.index.snapshot import PODS
-from topospread.kube.demands import NO_DEMAND
-from topospread.service.decisions.node_fit import Fit, suited
+from topospread.service.fit.profile import gaps_of, suited
+from topospread.service.fit.question import Fit, FitQuestion
 from topospread.service.rebalancing.integer_program import (
     ConstraintRow,
     Counts,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from topospread.checkpoints import CooperativeYield
     from topospread.index.snapshot import Snapshot
+    from topospread.kube.demands import Demand
     from topospread.service.rebalancing.inventory import (
         ConstraintComponent,
         InventoryPod,
@@ -69,7 +70,7 @@ class RebalanceModel:
         movable_pods: pods of the component on nodes that are there, also those that stay.
         classes: [slots] the class of each node; −1 where there is none.
         suits: [types, slots] nodes that a pod of the type may go to, spreading apart.
-        requests: [types] what each takes of its node.
+        demands: [types] of each.
         types: how many.
         tiers: how many.
     """
@@ -77,7 +78,7 @@ class RebalanceModel:
     movable_pods: list[MovablePod]
     classes: NDArray[np.int64]
     suits: Sequence[Bools]
-    requests: Sequence[tuple[tuple[str, int], ...]]
+    demands: Sequence[Demand]
     rows: list[ConstraintRow]
     types: int
     tiers: int
@@ -112,7 +113,7 @@ class RebalanceModel:
             there = np.flatnonzero((self.classes >= 0) & suits)
             amount = np.full(there.size, PLENTY, dtype=np.int64)
             if snapshot is not None:
-                amount = _headroom(snapshot, self.requests[number])[there]
+                amount = _headroom(snapshot, self.demands[number])[there]
             np.add.at(headroom[number], self.classes[there], amount)
         leaving: Counts | None = None
         if left is not None:
@@ -127,6 +128,7 @@ def build_model(
     snapshot: Snapshot,
     question: RebalanceQuestion,
     stuck: Counter[str],
+    gaps: set[str],
     turn: CooperativeYield,
 ) -> RebalanceModel:
     """Sort pods into types and nodes into classes.
@@ -136,11 +138,12 @@ def build_model(
         snapshot: the state.
         question: which pods may be evicted.
         stuck: why pods may not is counted here.
+        gaps: what was not looked at is added here.
         turn: called for each pod.
     """
     limits = list(component.limits)
-    movable_pods, suits, requests, tiers = _movable_pods(
-        component, limits, snapshot, question, turn
+    movable_pods, suits, demands, tiers = _movable_pods(
+        component, limits, snapshot, question, gaps, turn
     )
     for movable in movable_pods:
         if movable.stays:
@@ -157,7 +160,7 @@ def build_model(
         _row(limit, meant, snapshot, classes, matches[number])
         for number, (limit, meant) in enumerate(component.limits.items())
     ]
-    return RebalanceModel(movable_pods, classes, suits, requests, rows, types, tiers)
+    return RebalanceModel(movable_pods, classes, suits, demands, rows, types, tiers)
 
 
 def _movable_pods(
@@ -165,12 +168,13 @@ def _movable_pods(
     limits: Sequence[SkewLimit],
     snapshot: Snapshot,
     question: RebalanceQuestion,
+    gaps: set[str],
     turn: CooperativeYield,
-) -> tuple[list[MovablePod], list[Bools], list[tuple[tuple[str, int], ...]], int]:
+) -> tuple[list[MovablePod], list[Bools], list[Demand], int]:
     found: list[tuple[ShapedPods, InventoryPod, EvictionFacts, int, str, int]] = []
     types: dict[object, int] = {}
     suits: list[Bools] = []
-    requests: list[tuple[tuple[str, int], ...]] = []
+    demands: list[Demand] = []
     reader = EvictionReader()
     for pod_class in component.pod_classes:
         labels = pod_class.shape.pod.labels
@@ -180,6 +184,7 @@ def _movable_pods(
             own.keys,
             pod_class.effective.constraints.requirements,
             pod_class.shape.pod.tolerations,
+            pod_class.shape.pod.scheduler_name,
         )
         for member in pod_class.members:
             turn()
@@ -188,11 +193,21 @@ def _movable_pods(
                 continue
             with suppress(CorruptValue):
                 facts = reader.facts(member.payload)
-                key = (*alike, facts.demand.requests)
+                # Whom it could preempt is not looked at: it makes no other type.
+                demand = replace(facts.demand, priority=0, preempts=True)
+                key = (*alike, demand)
                 number = types.setdefault(key, len(types))
                 if number == len(suits):
-                    suits.append(_suits(pod_class, snapshot))
-                    requests.append(facts.demand.requests)
+                    asked = FitQuestion(
+                        snapshot,
+                        pod_class.shape.pod,
+                        pod_class.effective.constraints.requirements,
+                        demand,
+                        pod_class.rules,
+                    )
+                    gaps.update(gaps_of(asked, Fit.ALL))
+                    suits.append(_suits(asked, pod_class.effective.constraints.hard.keys))
+                    demands.append(demand)
                 stays = _stays(pod_class, facts, question)
                 found.append((pod_class, member, facts, slot, stays, number))
     steps = sorted({(f.priority, f.deletion_cost) for _, _, f, _, _, _ in found})
@@ -202,7 +217,7 @@ def _movable_pods(
         MovablePod(k, m, f, slot, stays, number, tier[f.priority, f.deletion_cost])
         for k, m, f, slot, stays, number in found
     ]
-    return movable_pods, suits, requests, tiers
+    return movable_pods, suits, demands, tiers
 
 
 def _stays(pod_class: ShapedPods, facts: EvictionFacts, question: RebalanceQuestion) -> str:
@@ -222,18 +237,11 @@ def _stays(pod_class: ShapedPods, facts: EvictionFacts, question: RebalanceQuest
     return ""
 
 
-def _suits(pod_class: ShapedPods, snapshot: Snapshot) -> Bools:
+def _suits(asked: FitQuestion, keys: Sequence[str]) -> Bools:
     """[slots] nodes that a replacement may go to, whatever the counts and the room."""
-    constraints = pod_class.effective.constraints
-    suits = suited(
-        snapshot,
-        pod_class.shape.pod,
-        constraints.requirements,
-        NO_DEMAND,
-        Fit.NODE,
-        comparison_operators=pod_class.rules.gates.taint_comparison_operators,
-    ).nodes
-    for key in constraints.hard.keys:
+    snapshot = asked.snapshot
+    suits = suited(asked, Fit.NODE).nodes
+    for key in keys:
         suits = suits & (snapshot.domains(key).ids >= 0)
     there: Bools = suits & snapshot.alive
     return there
@@ -321,11 +329,14 @@ def _row(
     )
 
 
-def _headroom(snapshot: Snapshot, requests: Sequence[tuple[str, int]]) -> NDArray[np.int64]:
-    """[slots] how many more such pods there is room for; nodes without allocatable have plenty."""
+def _headroom(snapshot: Snapshot, demand: Demand) -> NDArray[np.int64]:
+    """[slots] how many more such pods there is room for; of those with host ports, one a node."""
     nodes, usage = snapshot.nodes, snapshot.usage
-    headroom = np.full(nodes.capacity, PLENTY, dtype=np.int64)
-    for name, amount in ((PODS, 1), *requests):
+    headroom = np.full(nodes.capacity, 1 if demand.ports else PLENTY, dtype=np.int64)
+    for port in demand.ports:
+        held = snapshot.holdings.slots_of_port(port)
+        headroom[[slot for slot in held if slot < nodes.capacity]] = 0
+    for name, amount in ((PODS, 1), *demand.requests):
         left = nodes.allocatable(name) - usage.taken(name, nodes.capacity)
         headroom = np.minimum(headroom, np.maximum(left, 0) // amount)
-    return np.where(nodes.has_allocatable, headroom, PLENTY)
+    return headroom

@@ -159,7 +159,7 @@ class RebalancePlanner:
         response.not_modelled.extend(sorted(run.not_modelled))
         if not wanted:
             response.notes.append(_nothing_to_mend(request))
-        response.meta.CopyFrom(meta_of(view, read.replica))
+        response.meta.CopyFrom(meta_of(view, read.replica, decision.settings.version))
         return response
 
     def _inventories(
@@ -206,7 +206,7 @@ def _cheapest_first(
 
 def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
     """Plan for one component of dependent constraints, and add what was found to the run."""
-    made = build_model(component, run.state, run.question, run.stuck, run.turn)
+    made = build_model(component, run.state, run.question, run.stuck, run.not_modelled, run.turn)
     left = run.left(made)
     try:
         moves = solve(made.program(left=left), _seconds(run))
@@ -307,7 +307,6 @@ def _planned(
             group_index=len(run.response.groups),
         )
         run.used[step.movable.slot] += 1
-        run.not_modelled.update(facts.demand.not_modelled)
     run.spent[component.namespace] += len(sequence.steps)
     run.response.groups.append(
         detail.RebalanceGroup(

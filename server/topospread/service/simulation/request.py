@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from topospread.checkpoints import checkpoint
-from topospread.codec.demands import amounts
+from topospread.codec.amounts import amounts
 from topospread.codec.pods import checked_reference, node_from_proto, pod_from_source
 from topospread.errors import FieldViolation
 from topospread.kube.objects import (
@@ -19,8 +19,8 @@ from topospread.kube.objects import (
     Node,
 )
 from topospread.kube.violations import forbidden, invalid, not_supported, required
-from topospread.service.decisions.node_fit import Fit
 from topospread.service.decisions.request import PodRef
+from topospread.service.fit.question import Fit
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import scenario_pb2 as detail
 
@@ -125,7 +125,7 @@ def checked(
     for number, change in enumerate(changes.constraint_changes):
         _check_change(change, f"{CHANGES}.constraintChanges[{number}]", wrong)
     wrong.raise_all()
-    fit = fit or Fit.NODE_AND_RESOURCES
+    fit = fit or Fit.ALL
     return SimulationQuestion(request, decision, fit, pods, groups, added, removed)
 
 

@@ -3,7 +3,7 @@
 How to call it, from any use case that asks "what if"::
 
     batches = [PodBatch(shape, rules, demand, names=("web-0", "web-1"))]
-    view = engine.with_groups_counted([(each.pod, each.rules) for each in batches], replica, view)
+    view = engine.with_groups_counted([p for each in batches for p in each.judged], replica, view)
     options = PlacementOptions(seed="a")
     simulation = place_batches(view, Overlay(gone=["node-1"]), batches, options)
 
@@ -27,18 +27,20 @@ thousands of nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.checkpoints import checkpoint
 from topospread.index.changes import ReservationRow
 from topospread.index.overlay import Overlay, apply_overlay
+from topospread.kube.demands import holds_of
 from topospread.service.decisions.cycle import Cycle
 from topospread.service.decisions.extension_points import all_constraints, spread
-from topospread.service.decisions.node_fit import Fit
-from topospread.service.decisions.pods import PodShape, ShapedPod
+from topospread.service.decisions.pods import JudgedPod, PodShape, ShapedPod, needed_groups
+from topospread.service.fit.profile import suited
+from topospread.service.fit.question import Fit
+from topospread.service.fit.taken import TAKEN_BEFORE, takes
 from topospread.service.messages import constraint_message
-from topospread.service.placement.place import Preference, choose
+from topospread.service.placement.place import choose
 from topospread.service.placement.tasks import Rejection
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import scenario_pb2 as detail
@@ -72,6 +74,7 @@ class PodBatch:
         demand: what each takes of its node.
         names: one a pod; with the seed they decide between equal nodes.
         uid: of the only pod, where it is one of the state: what is held for it is its own.
+        recreated: a new pod in the place of that one, which goes.
         of_crowd: the request did not name this pod: if it is refused, it is reported together with
             all of its namespace that are refused for the same reason.
         numbered: the shape of each, where labels number the pods; `shape` is the first's then.
@@ -82,6 +85,7 @@ class PodBatch:
     demand: Demand
     names: Sequence[str]
     uid: str = ""
+    recreated: bool = False
     of_crowd: bool = False
     numbered: Sequence[PodShape] = ()
 
@@ -96,9 +100,24 @@ class PodBatch:
         return [self.pod, *(ShapedPod(each, "", self.uid) for each in self.numbered[1:])]
 
     @property
+    def judged(self) -> Sequence[JudgedPod]:
+        """The first pod of each shape, with what it is judged by."""
+        return [JudgedPod(pod, self.rules, self.demand) for pod in self.pods]
+
+    @property
     def pod(self) -> ShapedPod:
         """The first of them, or one without a name."""
         return ShapedPod(self.shape, self.names[0] if self.names else "", self.uid)
+
+    @property
+    def names_claims(self) -> bool:
+        """Whether each may have claims that are named after it."""
+        return any(each.from_template for each in self.demand.volumes)
+
+    @property
+    def judged_uid(self) -> str:
+        """The uid that it has when it is placed."""
+        return "" if self.recreated else self.uid
 
     @property
     def namespace(self) -> str:
@@ -125,7 +144,7 @@ class PlacementOptions:
         between: called between pods, so that other threads have their turn; it may raise to stop.
     """
 
-    fit: Fit = Fit.NODE_AND_RESOURCES
+    fit: Fit = Fit.ALL
     seed: str = ""
     all_or_nothing: bool = False
     between: Callable[[], None] = _nothing
@@ -171,6 +190,7 @@ class SimulationResult:
         placements: in the order of placing.
         evicted: pods and reservations that drained nodes lost, without pods that were removed.
         joined: names of the nodes that joined, by node group.
+        not_modelled: what was not looked at of any pod.
     """
 
     batches: Sequence[PodBatch]
@@ -181,6 +201,7 @@ class SimulationResult:
     pending: list[PendingPods] = field(default_factory=list)
     evicted: int = 0
     joined: Sequence[Sequence[str]] = ()
+    not_modelled: Sequence[str] = ()
 
     @property
     def waiting(self) -> int:
@@ -197,7 +218,8 @@ def place_batches(
         What `options.between` raises.
     """
     judged = _judged(batches, view.snapshot)
-    groups = groups_of(chain.from_iterable(judged))
+    asked = [pod for batch in batches for pod in batch.judged]
+    groups = tuple(needed_groups(asked, view.snapshot))
     changed, evicted = apply_overlay(view.snapshot, changes, groups)
     run = _PlacementRun(view, changed, groups, options)
     found = SimulationResult(batches, view.snapshot, changed, changed, evicted=evicted)
@@ -205,6 +227,7 @@ def place_batches(
         if not _place(run, number, own, found):
             break
     found.after = run.state
+    found.not_modelled = [*run.not_modelled]
     return found
 
 
@@ -223,11 +246,6 @@ def _judged(
     return judged
 
 
-def groups_of(judged: Iterable[EffectiveConstraints]) -> tuple[GroupKey, ...]:
-    """The groups that must be counted to judge them all."""
-    return tuple(dict.fromkeys(group for effective in judged for group in effective.groups))
-
-
 def _place(
     run: _PlacementRun,
     number: int,
@@ -243,7 +261,8 @@ def _place(
         run.options.between()
         of_shape = position if batch.numbered else 0
         shape, effective = batch.shapes[of_shape], judged[of_shape]
-        if refused is not None and effective is refused_by and run.holds_nothing(batch, name):
+        alike = refused is not None and effective is refused_by and not batch.names_claims
+        if refused is not None and alike and run.holds_nothing(batch, name):
             # Nothing has changed since, and a name does not make a node fit.
             refused.pods.append((number, name))
             continue
@@ -275,6 +294,8 @@ class _PlacementRun:
 
     Attributes:
         crowds: those of crowds that are pending, by namespace and reason.
+        not_modelled: what was not looked at.
+        taken: of claims that pods placed before have chosen for; the state does not say what.
     """
 
     def __init__(
@@ -285,7 +306,8 @@ class _PlacementRun:
         self.crowds: dict[tuple[str, Rejection], PendingPods] = {}
         self._view = view
         self._groups = groups
-        self._preference = Preference(options.fit, options.seed)
+        self.not_modelled: dict[str, None] = {}
+        self.taken: set[str] = set()
 
     def holds_nothing(self, batch: PodBatch, name: str) -> bool:
         held = self.state.reservations
@@ -305,16 +327,26 @@ class _PlacementRun:
             state = state.without(namespace, replaced, self._groups)
         pod = shape.pod
         view = replace(self._view, snapshot=state)
-        cycle = Cycle("", pod, batch.rules, effective, view, name, batch.uid)
-        chosen = choose(cycle, batch.demand, self._preference, held)
+        uid = batch.judged_uid
+        cycle = Cycle("", pod, batch.rules, effective, view, name, uid, demand=batch.demand)
+        suits = suited(cycle.asked, self.options.fit)
+        self.not_modelled |= dict.fromkeys(suits.gaps)
+        taken = () if self.options.fit is Fit.SPREAD_ONLY else tuple(takes(cycle.asked))
+        if not self.taken.isdisjoint(taken):
+            self.not_modelled[TAKEN_BEFORE] = None
+        chosen = choose(cycle, suits, self.options.seed, held)
         if isinstance(chosen, Rejection):
+            self.not_modelled |= dict.fromkeys(chosen.not_modelled)
             return cycle, chosen
+        self.taken.update(taken)
         if replaced is not None:
             ended = state.reservations.changed({f"{namespace}/{name}": None})
             state = replace(state, reservations=ended)
         labels = tuple(sorted(pod.labels.items()))
-        row = ReservationRow(batch.uid, labels, chosen, requests=batch.demand.requests)
-        self.state = state.adjusted(namespace, [(row, 1)], self._groups)
+        holds = holds_of(batch.demand, namespace, name)
+        row = ReservationRow(batch.uid, labels, chosen, requests=batch.demand.requests, holds=holds)
+        placed = state.adjusted(namespace, [(row, 1)], self._groups)
+        self.state = placed.without_nominated((f"{namespace}/{name}",))
         return cycle, chosen
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from topospread.kube.objects import Node
+    from topospread.kube.versions import KubernetesVersion
     from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine, PodWithRequests
     from topospread.service.decisions.request import DecisionRequest
@@ -59,12 +60,14 @@ class OptionOutcome:
         placed: pods that found a node; None when it was not tried, because it could not win.
         skew: the highest that a constraint is left with.
         reason: why the first of the others found none; empty when all did.
+        not_modelled: what was not looked at.
     """
 
     option: NodeGroupOption
     placed: int | None
     skew: int = 0
     reason: str = ""
+    not_modelled: Sequence[str] = ()
 
     @property
     def rank(self) -> tuple[int, int, int]:
@@ -80,6 +83,8 @@ class OptionOutcome:
             return f"{self.option.group} has no more than {pods} pods to place on {nodes}"
         text = f"{self.option.group} places {self.placed} of {pods} pods with {nodes}"
         text += f", skew {self.skew}"
+        if self.not_modelled:
+            text += f", not looked at: {', '.join(self.not_modelled)}"
         return f"{text} ({self.reason})" if self.reason else text
 
 
@@ -135,9 +140,9 @@ def choose_options(
         NotFound, Unavailable: the cluster cannot be asked.
         DeadlineExceeded: not all options were tried in time.
     """
-    batches = _PodReader(engine, request).read(options)
     replica, view = engine.replicas.resolve(request.cluster, request.consistency, request.deadline)
-    every = [(each.pod, each.rules) for of_option in batches for each in of_option]
+    batches = _PodReader(engine, request, view.snapshot.version).read(options)
+    every = [pod for of_option in batches for each in of_option for pod in each.judged]
     view = engine.with_groups_counted(every, replica, view)
     between = _between(request.deadline)
     outcomes: list[OptionOutcome | None] = [None] * len(options)
@@ -172,7 +177,7 @@ def _tried(
     nodes = expand_group(group, option.count, lambda name: view.snapshot.slot(name) >= 0)
     found = place_batches(view, Overlay(joined=nodes), batches, PlacementOptions(between=between))
     reason = found.pending[0].refusal.message if found.pending else ""
-    return OptionOutcome(option, len(found.placements), _skew(found), reason)
+    return OptionOutcome(option, len(found.placements), _skew(found), reason, found.not_modelled)
 
 
 def _skew(found: SimulationResult) -> int:
@@ -204,9 +209,12 @@ def _between(deadline: float) -> Callable[[], None]:
 class _PodReader:
     """Reads the pods of options; one that comes in several is read once."""
 
-    def __init__(self, engine: Engine, request: DecisionRequest) -> None:
+    def __init__(
+        self, engine: Engine, request: DecisionRequest, version: KubernetesVersion
+    ) -> None:
         self._engine = engine
         self._request = request
+        self._version = version
         self._known: dict[bytes, PodWithRequests] = {}
         self._wrong: list[FieldViolation] = []
 
@@ -232,17 +240,17 @@ class _PodReader:
         if not 0 <= option.count <= most:
             text = f"must be between 0 and {most}"
             self._wrong.append(invalid(f"{path}.nodeCount", option.count, text))
-        names: dict[tuple[object, object], tuple[PodWithRequests, list[str]]] = {}
+        names: dict[tuple[object, object, bool], tuple[PodWithRequests, list[str]]] = {}
         for position, encoded in enumerate(option.pods):
             checkpoint()
             pod = self._pod(encoded, f"{path}.podBytes[{position}]")
             if pod is not None:
-                alike = names.setdefault((pod.pod.shape, pod.demand), (pod, []))
+                alike = names.setdefault((pod.pod.shape, pod.demand, not pod.pod.uid), (pod, []))
                 alike[1].append(pod.pod.name)
         return [
             PodBatch(
                 pod.pod.shape,
-                self._engine.rules_of(pod.pod.shape, self._request),
+                self._engine.rules_of(pod.pod, self._request, self._version),
                 pod.demand,
                 tuple(called),
             )

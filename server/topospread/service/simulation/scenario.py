@@ -15,11 +15,12 @@ from topospread.codec.stored_pods import recreated_pod
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.index.changes import PodRow
 from topospread.index.overlay import Overlay, PodDelta
+from topospread.kube.demands import holds_of
 from topospread.kube.objects import HOSTNAME_LABEL, TERMINAL_PHASES
 from topospread.kube.violations import duplicate, invalid, required
 from topospread.replica.view import Consistency, Freshness
 from topospread.service.decisions.extension_points import all_constraints
-from topospread.service.decisions.pods import PodShape, check_size
+from topospread.service.decisions.pods import PodShape, ShapedPod, check_size
 from topospread.service.decisions.request import NO_OVERRIDE, PodRef
 from topospread.service.simulation.request import (
     CHANGES,
@@ -36,6 +37,7 @@ from topospread_proto.v1 import scenario_pb2 as detail
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from topospread.kube.versions import KubernetesVersion
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine
@@ -62,18 +64,18 @@ class Scenario:
 
     Attributes:
         view: counts what the batches need.
+        version: of Kubernetes, by whose rules pods are judged.
         batches: those that are placed anew first, each a pod; then those that were asked about.
         changes: without nodes that join.
         evicted: how many batches are pods that are placed anew.
-        not_modelled: fields of the pods that are not modelled.
     """
 
     question: SimulationQuestion
     replica: Replica
     view: View
+    version: KubernetesVersion
     batches: Sequence[PodBatch]
     changes: Overlay
-    not_modelled: Sequence[str] = ()
     warnings: list[str] = field(default_factory=list)
     evicted: int = 0
 
@@ -98,7 +100,7 @@ class ScenarioBuilder:
         self._check_counts(question, wrong)
         decision = question.decision
         try:
-            self._engine.rules_for(decision.settings, "")
+            self._engine.check_settings(decision.settings)
         except InvalidRequest as refused:
             wrong += refused.below("scenario")
             decision = decision._replace(settings=NO_OVERRIDE)
@@ -111,7 +113,8 @@ class ScenarioBuilder:
             decision = decision._replace(consistency=newest)
         removed = self._removed(question, wrong)
         added = self._added(question, wrong)
-        batches, demands = self._batches(question, wrong)
+        version = self._version(decision)
+        batches = self._batches(question, version, wrong)
         wrong += _too_many_judged("pods", batches, "ask for fewer pods, or in several calls")
         if wrong:
             # The nodes can be looked at all the same; what is on them need not be read.
@@ -120,7 +123,7 @@ class ScenarioBuilder:
             )
             self._check_nodes(question, view, added, wrong)
             raise InvalidRequest.of(wrong)
-        replica, view, evicted = self._state(question, decision)
+        replica, view, evicted = self._state(question, decision, version)
         self._check_nodes(question, view, added, wrong)
         batches = [*evicted, *batches]
         if evicted:
@@ -130,7 +133,7 @@ class ScenarioBuilder:
         if wrong:
             raise InvalidRequest.of(wrong)
         view = self._engine.with_groups_counted(
-            [(pod, each.rules) for each in batches for pod in each.pods], replica, view
+            [pod for each in batches for pod in each.judged], replica, view
         )
         gone: list[str] = []
         emptied: list[str] = []
@@ -143,7 +146,7 @@ class ScenarioBuilder:
         )
         warnings += _idle_constraints(batches[len(evicted) :], view)
         return Scenario(
-            question, replica, view, batches, changes, demands, warnings, evicted=len(evicted)
+            question, replica, view, version, batches, changes, warnings, evicted=len(evicted)
         )
 
     # ------------------------------ parts
@@ -176,8 +179,16 @@ class ScenarioBuilder:
             # What else may be wrong is not looked for: each of them would be named or looked up.
             raise InvalidRequest.of(wrong)
 
+    def _version(self, decision: DecisionRequest) -> KubernetesVersion:
+        """The version by whose rules all is judged, though the cluster's change meanwhile."""
+        if decision.settings.version is not None:
+            return decision.settings.version
+        resolve = self._engine.replicas.resolve
+        _, view = resolve(decision.cluster, decision.consistency, decision.deadline)
+        return view.snapshot.version
+
     def _state(
-        self, question: SimulationQuestion, decision: DecisionRequest
+        self, question: SimulationQuestion, decision: DecisionRequest, version: KubernetesVersion
     ) -> tuple[Replica, View, list[PodBatch]]:
         """The state, and the pods of it that are to be placed anew."""
         if not question.reschedules:
@@ -201,9 +212,15 @@ class ScenarioBuilder:
                 continue
             shaped = self._engine.intern(framed(encoded))
             demand, _ = self._demands.of(encoded)
-            rules = self._engine.rules_of(shaped.shape, decision._replace(validate=False))
+            # Its controller makes it anew: the API server has not stored it yet.
+            new = shaped._replace(uid="")
+            rules = self._engine.rules_of(new, decision._replace(validate=False), version)
             names = (pod.key.name,)
-            batches.append(PodBatch(shaped.shape, rules, demand, names, shaped.uid, of_crowd=True))
+            batches.append(
+                PodBatch(
+                    shaped.shape, rules, demand, names, shaped.uid, recreated=True, of_crowd=True
+                )
+            )
         most = self._engine.limits.simulated_pods
         if len(batches) > most:
             text = f"at most {most} pods are placed anew: drain fewer nodes"
@@ -211,10 +228,12 @@ class ScenarioBuilder:
         return read.replica, read.view, batches
 
     def _batches(
-        self, question: SimulationQuestion, wrong: list[FieldViolation]
-    ) -> tuple[list[PodBatch], tuple[str, ...]]:
+        self,
+        question: SimulationQuestion,
+        version: KubernetesVersion,
+        wrong: list[FieldViolation],
+    ) -> list[PodBatch]:
         batches: list[PodBatch] = []
-        not_modelled: dict[str, None] = {}
         used: set[int] = set()
         for given, asked in zip(question.pods, question.message.pods, strict=True):
             checkpoint()
@@ -223,19 +242,19 @@ class ScenarioBuilder:
                 continue
             replicas = asked.replicas if asked.HasField("replicas") else None
             try:
-                batch = self._batch(question, given, replicas, encoded, used)
+                batch = self._batch(question, version, given, replicas, encoded, used)
             except InvalidRequest as refused:
                 wrong += _in_pod(refused, given)
                 continue
-            not_modelled |= dict.fromkeys(batch.demand.not_modelled)
             batches.append(batch)
         if len(batches) == len(question.pods):
             wrong += unused_changes(question.changes.constraint_changes, used)
-        return batches, tuple(not_modelled)
+        return batches
 
     def _batch(
         self,
         question: SimulationQuestion,
+        version: KubernetesVersion,
         given: GivenPod,
         replicas: int | None,
         encoded: bytes,
@@ -248,11 +267,12 @@ class ScenarioBuilder:
             pod = changed_constraints(shape.pod, question.changes.constraint_changes, used)
             check_size(pod, self._engine.limits)
             shape = PodShape(pod)
-        rules = self._engine.rules_of(shape, question.decision)
-        names = _names(given, replicas, shaped.name)
-        uid = shaped.uid if len(names) == 1 else ""
+        names = _names(given, replicas, shaped)
+        uid = shaped.uid if names == [shaped.name] else ""
+        rules = self._engine.rules_of(ShapedPod(shape, "", uid), question.decision, version)
         numbered = () if shaped.name or len(names) < 2 else _numbered(shape, len(names))
-        return PodBatch(shape, rules, demand, names, uid, numbered=numbered)
+        recreated = isinstance(given.pod, PodRef) and given.pod in question.removed
+        return PodBatch(shape, rules, demand, names, uid, recreated=recreated, numbered=numbered)
 
     def _encoded(
         self, question: SimulationQuestion, given: GivenPod, wrong: list[FieldViolation]
@@ -265,6 +285,9 @@ class ScenarioBuilder:
             text = f"it runs on {pod.spec.node_name}: delete it in the same request to move it"
             wrong.append(invalid(given.path, f"{reference.namespace}/{reference.name}", text))
             return None
+        if reference in question.removed:
+            pod.ClearField("status")
+        pod.spec.node_name = ""  # it may go elsewhere
         return pod.SerializeToString()
 
     def _removed(self, question: SimulationQuestion, wrong: list[FieldViolation]) -> list[PodDelta]:
@@ -313,7 +336,14 @@ class ScenarioBuilder:
             if pod.phase in TERMINAL_PHASES:
                 continue  # as in the state, where it takes up nothing any more
             labels = tuple(sorted(pod.labels.items()))
-            row = PodRow(labels, where, counted=not pod.terminating, requests=demand.requests)
+            holds = holds_of(demand, pod.namespace, pod.name)
+            row = PodRow(
+                labels,
+                where,
+                counted=not pod.terminating,
+                requests=demand.requests,
+                holds=holds,
+            )
             moves[number] = PodDelta(pod.namespace, row, +1)
         return moves
 
@@ -392,7 +422,7 @@ def _idle_constraints(batches: Sequence[PodBatch], view: View) -> Iterator[str]:
                 f"pods[{number}]: the {constraint.when_unsatisfiable} constraint on "
                 f"{constraint.topology_key}"
             )
-            if constraint.group.counts_nothing:
+            if constraint.counts_nothing:
                 yield f"{where} limits nothing: its labelSelector matches no pod"
             elif not constraint.self_match:
                 yield f"{where} does not count the pods placed: they lack the labels it selects"
@@ -402,13 +432,15 @@ def _name_of(key: Key) -> tuple[str, str]:
     return key.namespace, key.name
 
 
-def _names(given: GivenPod, replicas: int | None, name: str) -> list[str]:
-    begin = given.generate_name or UNNAMED + "-"
-    if replicas is None:
-        return [name or begin + "0"]
-    if name:
-        begin = name + "-"
-    return [f"{begin}{number}" for number in range(replicas)]
+def _names(given: GivenPod, replicas: int | None, pod: ShapedPod) -> list[str]:
+    """The names of the pods; a StatefulSet's are numbered as its labels say."""
+    begin = f"{pod.name}-" if pod.name else given.generate_name or f"{UNNAMED}-"
+    if replicas is None and pod.name:
+        return [pod.name]
+    labels = pod.shape.pod.labels
+    numbers = [_NUMBERED.match(labels[label]) for label in ORDINAL_LABELS & labels.keys()]
+    first = max([int(found[2]) for found in numbers if found and found[1] == begin], default=0)
+    return [f"{begin}{first + number}" for number in range(1 if replicas is None else replicas)]
 
 
 def _numbered(first: PodShape, count: int) -> Sequence[PodShape]:

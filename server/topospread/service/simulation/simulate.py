@@ -9,9 +9,10 @@ import numpy as np
 
 from topospread.checkpoints import checkpoint
 from topospread.index.snapshot import PODS
-from topospread.service.decisions.node_fit import Fit, suited
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.explaining.explain import explain_at
+from topospread.service.fit.profile import suited
+from topospread.service.fit.question import Fit, FitQuestion
 from topospread.service.messages import meta_of, verdict_message
 from topospread.service.simulation.request import NodeGroup, checked, expand_groups
 from topospread.service.simulation.run import PlacementOptions, place_batches, spread_changes
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from topospread.index.snapshot import Snapshot
-    from topospread.kube.demands import Demand
     from topospread.kube.objects import Node
     from topospread.kube.violations import Problems
     from topospread.service.decisions.cycle import Cycle
@@ -216,7 +216,7 @@ def _least(scenario: Scenario) -> int | None:
     """Fewer nodes than these lack the room, however pods spread; None: no number is enough."""
     groups, batches = scenario.question.groups, scenario.batches
     state = with_nodes(scenario, [0] * len(groups), place=False).changed
-    if scenario.question.fit is not Fit.NODE_AND_RESOURCES or _holds(state, batches):
+    if scenario.question.fit is not Fit.ALL or _holds(state, batches):
         return 0
     least = 0
     wanted: dict[str, int] = {}
@@ -226,10 +226,9 @@ def _least(scenario: Scenario) -> int | None:
     usable = _usable(state, batches)
     for name, amount in wanted.items():
         lacking = amount - _left(state, usable, name)
-        offers = [_offer(group.template.allocatable, name) for group in groups]
-        if lacking <= 0 or None in offers:
+        if lacking <= 0:
             continue
-        largest = max(offer for offer in offers if offer is not None)
+        largest = max(dict(group.template.allocatable).get(name, 0) for group in groups)
         if not largest:
             return None
         least = max(least, -(-lacking // largest))
@@ -250,30 +249,22 @@ def _usable(
     """[slots] nodes that one of the pods could go to, were they empty."""
     found = np.zeros_like(state.alive)
     for batch in batches:
+        if batch.names_claims and len(batch.names) > 1:
+            return state.alive  # each has claims of its own
         effective = batch.shape.effective_constraints(batch.rules, state)
-        found |= suited(
-            state,
-            batch.shape.pod,
-            effective.constraints.requirements,
-            batch.demand,
-            Fit.NODE,
-            comparison_operators=batch.rules.gates.taint_comparison_operators,
-        ).nodes
+        requirements = effective.constraints.requirements
+        pod, name = batch.shape.pod, batch.pod.name
+        uid = batch.judged_uid
+        asked = FitQuestion(state, pod, requirements, batch.demand, batch.rules, name, uid)
+        found |= suited(asked, Fit.NODE).nodes
     return found & state.alive
 
 
 def _left(state: Snapshot, usable: np.ndarray[tuple[int], np.dtype[np.bool_]], name: str) -> int:
-    """The free amount of a resource on all nodes; without allocatable, more than any request."""
+    """The free amount of a resource on all nodes."""
     nodes = state.nodes
-    if (usable & ~nodes.has_allocatable).any():
-        return 1 << 62
     left = nodes.allocatable(name) - state.usage.taken(name, nodes.capacity)
     return int(np.maximum(left[usable], 0).sum())
-
-
-def _offer(allocatable: Sequence[tuple[str, int]], name: str) -> int | None:
-    """A node's allocatable amount of a resource; None, for enough, where it reports none."""
-    return dict(allocatable).get(name, 0) if allocatable else None
 
 
 def simulate(
@@ -298,13 +289,13 @@ def simulate(
     explained = [_pending(pending, scenario) for pending in found.pending]
     advice = "" if question.groups or not found.pending else _more_nodes(scenario, found.pending[0])
     return pb.SimulateResponse(
-        meta=meta_of(scenario.view, scenario.replica),
+        meta=meta_of(scenario.view, scenario.replica, scenario.version),
         placed_pod_count=len(found.placements),
         pending_pod_count=found.waiting,
         placements=_placements(found, question),
         pending_pods=explained,
         spread_changes=spread_changes(found, scenario.evicted),
-        not_modelled=scenario.not_modelled,
+        not_modelled=found.not_modelled,
         warnings=scenario.warnings,
         joined=[
             detail.JoinedNodes(
@@ -349,14 +340,13 @@ def _pending(pending: PendingPods, scenario: Scenario) -> detail.PendingPods:
         pod_count=len(pending.pods),
         verdict=verdict_message(pending.refusal.status),
         message=pending.refusal.message,
-        explanation=None if cycle is None else _explained(cycle, pending.batch, scenario),
+        explanation=None if cycle is None else _explained(cycle, scenario),
     )
 
 
-def _explained(cycle: Cycle, number: int, scenario: Scenario) -> Explanation:
+def _explained(cycle: Cycle, scenario: Scenario) -> Explanation:
     """The reason why a pod of a batch was refused, at the state it was refused at."""
-    demand = scenario.batches[number].demand
-    return explain_at(EvaluationContext.of(cycle, demand, scenario.question.fit))
+    return explain_at(EvaluationContext.of(cycle, scenario.question.fit))
 
 
 def _more_nodes(scenario: Scenario, pending: PendingPods) -> str:
@@ -364,7 +354,7 @@ def _more_nodes(scenario: Scenario, pending: PendingPods) -> str:
     pods, cycle = sum(len(batch.names) for batch in scenario.batches), pending.cycle
     if cycle is None or cycle.pre_filter_status.code is Code.ERROR or pods > HELPING:
         return ""
-    like = _template(cycle, scenario.batches[pending.batch].demand)
+    like = _template(cycle)
     if like is None:
         return ""
     group = NodeGroup("", like, MOST_LIKE)
@@ -379,17 +369,10 @@ def _more_nodes(scenario: Scenario, pending: PendingPods) -> str:
     return text if found.proved else f"{text}; fewer may do"
 
 
-def _template(cycle: Cycle, demand: Demand) -> Node | None:
+def _template(cycle: Cycle) -> Node | None:
     """The first node by name that the pods could go to, were it empty."""
     snapshot = cycle.view.snapshot
-    fitting = suited(
-        snapshot,
-        cycle.pod,
-        cycle.constraints.requirements,
-        demand,
-        Fit.NODE,
-        comparison_operators=cycle.rules.gates.taint_comparison_operators,
-    ).nodes
+    fitting = suited(cycle.asked, Fit.NODE).nodes
     order = snapshot.nodes.order
     slots = order[fitting[order]]
     return snapshot.nodes.node(int(slots[0])) if slots.size else None

@@ -32,9 +32,11 @@ from topospread.store.model import (
     WriteOutcome,
 )
 from topospread.store.rules import fenced
-from topospread.store.values import progress
+from topospread.store.values import listed as listed_kind
+from topospread.store.values import progress, version_record
 
 if TYPE_CHECKING:
+    from topospread.kube.versions import KubernetesVersion
     from topospread.replica.replicas import Replicas
     from topospread.store.api import Store
 
@@ -161,12 +163,14 @@ class StateWriter:
         traced: Traced,
         fence: int = 0,
         observed: Mapping[Kind, str] = _NOTHING,
+        unknown: Mapping[Kind, str] = _NOTHING,
     ) -> WriteResult:
         """Write objects in one atomic step.
 
         A fence that is given must be the token of the cluster's lease; so with every write here.
         What is observed, of each kind the version of the API server that was read up to, is noted
-        in the same step; the highest is kept, with force the last one.
+        in the same step; the highest is kept, with force the last one. So is why a kind of
+        OBJECT_KINDS is unknown, until it is listed or more of it was observed.
 
         Raises:
             InvalidRequest: more than the limit, or one object twice; nothing was written.
@@ -181,7 +185,7 @@ class StateWriter:
         with traced("apply", len(changes)):
             applied = self._write(
                 cluster,
-                [*changes, *progress(observed)],
+                [*changes, *progress(observed), *(listed_kind(*each) for each in unknown.items())],
                 force=force,
                 fence=fence,
                 timeout=timeout,
@@ -237,13 +241,15 @@ class StateWriter:
         traced: Traced,
         fence: int = 0,
         kinds: Collection[Kind] = (),
+        kubernetes_version: KubernetesVersion | None = None,
     ) -> ReplaceResult:
         """Make the stored content of one kind equal a list, in pieces: a diff that converges.
 
         What the list lacks is deleted only if its stored version is at most the list's, so that an
         object that was created after the list was made survives. The list's version is what the
         sync has read up to from then on, also if it had read further: a list is the newest there
-        is, and what is newer comes from before the API server was restored from a backup.
+        is, and what is newer comes from before the API server was restored from a backup. The
+        Kubernetes version, if it is given, is written with it.
 
         It is the one write that goes into whatever history the store has. Once each of the kinds
         that its feed lists (FEED_KINDS without any) was, that one is followed.
@@ -284,8 +290,15 @@ class StateWriter:
 
         for piece in _pieces(changes):
             replaced.outcomes.update(write(piece, force=force))
-        version = progress({kind: resource_version}) if resource_version else ()
-        write(version, force=True, listed=Listed(kind, frozenset(kinds) or FEED_KINDS))
+        # Of nodes, pods and workloads it is told by the lists alone, see Head.complete.
+        read = (
+            [listed_kind(kind, version=resource_version)]
+            if resource_version or kind not in FEED_KINDS
+            else []
+        )
+        if kubernetes_version is not None:
+            read.append(version_record(kubernetes_version))
+        write(read, force=True, listed=Listed(kind, frozenset(kinds) or FEED_KINDS))
         self._note(cluster)
         if self._histories.identity(cluster) not in ("", identity):
             with suppress(IdentityChanged):  # not all kinds were listed yet

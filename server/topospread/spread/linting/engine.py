@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from topospread.errors import FieldViolation
     from topospread.kube.objects import SpreadConstraint
+    from topospread.kube.versions import KubernetesVersion
     from topospread.spread.linting.catalog import LintRule
     from topospread.spread.linting.workloads import DomainNumbers, LintedConstraint, LintedWorkload
 
@@ -106,11 +107,13 @@ class Knowledge:
         numbers: by constraint.
         findings: what an explanation of the workload's pod says.
         defaults: the profile's, for pods that have no constraints; None where they are not known.
+        version: one of the known ones; None where the cluster's is not known.
     """
 
     numbers: Mapping[int, DomainNumbers] = field(default_factory=dict)
     findings: Sequence[LintFinding] = ()
     defaults: Sequence[SpreadConstraint] | None = None
+    version: KubernetesVersion | None = None
 
 
 NOTHING_KNOWN: Final = Knowledge()
@@ -137,7 +140,7 @@ def _all(workload: LintedWorkload, known: Knowledge) -> Iterator[LintFinding]:
     for violation in _violations(workload):
         broken.add(_index(violation))
         yield INVALID_CONSTRAINT.found(_index(violation), _text(violation))
-    constraints = linted_constraints(workload, broken, known.numbers)
+    constraints = linted_constraints(workload, broken, known.numbers, known.version)
     of_cluster = dict(_of_cluster(workload, known))
     yield from of_cluster.values()
     for linted in constraints:

@@ -9,10 +9,12 @@ from topospread.kube.affinity import named_values
 from topospread.kube.objects import HONOR, HOSTNAME_LABEL, IGNORE, ZONE_LABEL
 from topospread.kube.selectors import Selector, selector_text
 from topospread.spread.linting.catalog import LintFinding, LintRule, Severity, rule
+from topospread.spread.settings import RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from topospread.kube.versions import KubernetesVersion
     from topospread.spread.linting.workloads import LintedConstraint
 
 REGION_LABEL: Final = "topology.kubernetes.io/region"
@@ -95,7 +97,7 @@ NIL_SELECTOR: Final = rule(
 EMPTY_SELECTOR: Final = rule(
     "EMPTY_SELECTOR",
     Severity.ERROR,
-    "with an empty labelSelector kube-scheduler counts no pod and spreads nothing",
+    "up to Kubernetes 1.37 an empty labelSelector counts no pod and spreads nothing",
     "Give the constraint the workload's own labelSelector.",
 )
 SELF_MISMATCH: Final = rule(
@@ -107,22 +109,43 @@ SELF_MISMATCH: Final = rule(
 
 
 def _of_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
-    wrong = selector_finding(linted.selector, matches_itself=linted.may_count_own_pods)
+    wrong = selector_finding(
+        linted.selector, matches_itself=linted.may_count_own_pods, version=linted.version
+    )
     if wrong is not None:
         yield wrong[0].found(linted.index, wrong[1])
 
 
-def selector_finding(selector: Selector, *, matches_itself: bool) -> tuple[LintRule, str] | None:
-    """What is wrong with a constraint's selector."""
+def selector_finding(
+    selector: Selector, *, matches_itself: bool, version: KubernetesVersion | None
+) -> tuple[LintRule, str] | None:
+    """What is wrong with a constraint's selector.
+
+    Args:
+        selector: with matchLabelKeys merged in.
+        matches_itself: whether it matches the pod that has it.
+        version: one of the known ones; None where the cluster's is not known.
+    """
     if selector.nothing:
         return (
             NIL_SELECTOR,
             "no labelSelector: it matches no pod, not even this one, so nothing is spread",
         )
-    if selector.empty:
+    if selector.empty and version is None:
         return (
             EMPTY_SELECTOR,
-            "an empty labelSelector: kube-scheduler counts no pods for it, so nothing is spread",
+            (
+                "an empty labelSelector: up to Kubernetes 1.37 kube-scheduler counts no pods for "
+                "it, so nothing is spread; from 1.38 on it counts all pods of the namespace"
+            ),
+        )
+    if selector.empty and version is not None and not RELEASES[version].counts_empty_selector:
+        return (
+            EMPTY_SELECTOR,
+            (
+                f"an empty labelSelector: kube-scheduler of Kubernetes {version} counts no pods "
+                "for it, so nothing is spread"
+            ),
         )
     if not matches_itself:
         return (

@@ -22,7 +22,7 @@ from topospread.kube.selectors import (
 )
 from topospread.kube.workloads import TEMPLATE_HASH
 from topospread.spread.constraints import effective_selector
-from topospread.spread.settings import Rules
+from topospread.spread.settings import RELEASES, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Collection, KeysView, Mapping
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from topospread.errors import FieldViolation
     from topospread.kube.affinity import CompiledRequirements
     from topospread.kube.objects import LabelSelector, Pod, SpreadConstraint
+    from topospread.kube.versions import KubernetesVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,7 @@ class LintedConstraint:
         may_count_own_pods: so they do with some values of the labels that their controller adds.
         requirements: the pod's node affinity, compiled.
         numbers: of the cluster; None where it is not known.
+        version: of the cluster, one of the known ones; None where it is not known.
     """
 
     workload: LintedWorkload
@@ -160,6 +162,7 @@ class LintedConstraint:
     may_count_own_pods: bool
     requirements: CompiledRequirements
     numbers: DomainNumbers | None
+    version: KubernetesVersion | None
 
     @property
     def is_hard(self) -> bool:
@@ -216,9 +219,13 @@ class LintedConstraint:
 
 
 def linted_constraints(
-    workload: LintedWorkload, broken: AbstractSet[int], numbers: Mapping[int, DomainNumbers]
+    workload: LintedWorkload,
+    broken: AbstractSet[int],
+    numbers: Mapping[int, DomainNumbers],
+    version: KubernetesVersion | None,
 ) -> list[LintedConstraint]:
     """The constraints of a workload but those whose fields are wrong."""
+    counts_empty = version is not None and RELEASES[version].counts_empty_selector
     pod = workload.pod
     requirements = compile_requirements(pod.requirements)
     own = dict.fromkeys(_compiled(workload.selector).requirements).keys()
@@ -237,16 +244,21 @@ def linted_constraints(
                 spec,
                 selector,
                 own,
-                *own_match(selector, pod.labels, workload.added_labels),
+                *own_match(selector, pod.labels, workload.added_labels, counts_empty=counts_empty),
                 requirements,
                 numbers.get(index),
+                version,
             )
         )
     return made
 
 
 def own_match(
-    selector: Selector, labels: Mapping[str, str], added: Collection[str]
+    selector: Selector,
+    labels: Mapping[str, str],
+    added: Collection[str],
+    *,
+    counts_empty: bool = False,
 ) -> tuple[bool, bool]:
     """Whether a selector counts the pod that has it: for sure, and at all possibly.
 
@@ -254,9 +266,10 @@ def own_match(
         selector: of a constraint.
         labels: of the pod.
         added: labels that its controller adds; their values are not known where the pod lacks them.
+        counts_empty: an empty one counts all pods; else none.
     """
     if selector.empty:
-        return False, False
+        return counts_empty, counts_empty
     known: list[Requirement] = []
     unknown: list[Requirement] = []
     for each in selector.requirements:

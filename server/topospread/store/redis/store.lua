@@ -51,7 +51,11 @@
 
 local META, OBJECT, NAMES, LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY, LEASE = unpack(KEYS)
 local OBJECTS = {unpack(KEYS, 2, 8)}
-local NODE, POD, RESERVATION = '1', '2', '7'
+local POD, RESERVATION, PROGRESS = '2', '7', '8'
+-- the rule of SCOPES in model.py
+local SCOPES = {['1'] = 'nodes/', ['16'] = 'namespaces/'}
+for kind = 9, 15 do SCOPES[string.format('%d', kind)] = 'volumes/' end
+for kind = 17, 19 do SCOPES[string.format('%d', kind)] = 'devices/' end
 local GRAINS, MAX_ENDED, MAX_LEASE = 64, 100, 3600000
 local call = redis.call
 local push = table.insert
@@ -85,9 +89,12 @@ local function front(value)
   return string.sub(value, 1, (payload or 1) - 1)
 end
 
+local function kind_of(name)
+  return string.match(name, '^%d+')
+end
+
 local function scope(name)
-  if string.sub(name, 1, 1) == NODE then return 'nodes/' end
-  return string.match(name, '^%d/([^/]*)/')
+  return SCOPES[kind_of(name)] or string.match(name, '^%d+/([^/]*)/')
 end
 
 -- an object among the names of all
@@ -147,7 +154,7 @@ local function parse(at)
   local changes = {}
   for i = at, #ARGV, 5 do
     local word, name, first, second, third = unpack(ARGV, i, i + 4)
-    local change = {name = name, kind = string.sub(name, 1, 1)}
+    local change = {name = name, kind = kind_of(name)}
     if word == 'r' then
       change.uid, change.upto, change.ends = first, second, change.kind == POD
     elseif word == 'v' then
@@ -256,7 +263,7 @@ local function remove(todo, name, stored)
   note(todo, '-', name, front(stored))
   push(todo.del, name)
   push(todo.unlist, member(name))
-  if string.sub(name, 1, 1) == RESERVATION then push(todo.undate, name) end
+  if kind_of(name) == RESERVATION then push(todo.undate, name) end
 end
 
 local function end_reservation(todo, name, stored)
@@ -417,8 +424,9 @@ local function drop()
   local meta = has(META, 'hash') and call('HMGET', META, 'identity', 'replaced', 'replaced_at') or {}
   local identity, at = meta[1] or '', tonumber(meta[3] or '') or 0
   if ARGV[5] ~= '' and ARGV[5] ~= identity then return {'IDENTITY', identity} end
-  -- How far the API server was read, which has the last of the kinds, is no object.
-  local count = has(NAMES, 'zset') and call('ZLEXCOUNT', NAMES, '-', '(8') or 0
+  -- How far the API server was read is no object.
+  local read = '[' .. PROGRESS
+  local count = has(NAMES, 'zset') and call('ZCARD', NAMES) - call('ZLEXCOUNT', NAMES, read .. '\0', read .. '\1') or 0
   -- No token from before is good any more; the clock has passed it when this is forgotten.
   local fence = has(LEASE, 'hash') and (tonumber(call('HGET', LEASE, 'fence') or '') or 0) + 1
   call('UNLINK', unpack(KEYS))

@@ -1,0 +1,27 @@
+"""NodeUnschedulable: cordoned nodes take only pods that tolerate the taint that goes with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from topospread.kube.affinity import NO_SCHEDULE, tolerated
+from topospread.kube.objects import Taint
+from topospread.service.fit.question import Refusals, Rule
+from topospread.spread.verdicts import Code
+
+if TYPE_CHECKING:
+    from topospread.service.fit.question import FitQuestion
+
+NAME: Final = "NodeUnschedulable"
+REASON: Final = "node(s) were unschedulable"
+
+CORDONED_TAINT: Final = Taint("node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+
+
+def refusals(asked: FitQuestion) -> Refusals | None:
+    """The cordoned nodes."""
+    cordoned = asked.snapshot.nodes.cordoned
+    if not cordoned.any() or tolerated((CORDONED_TAINT,), asked.pod.tolerations):
+        return None
+    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    return Refusals(cordoned, lambda: [Rule(NAME, code, [(REASON, cordoned)])])
