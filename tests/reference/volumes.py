@@ -231,8 +231,9 @@ def in_tree(volume: Json, csi_node: Json | None, zone: str | None = None) -> set
     """The volume of an in-tree source, which counts where the node's drivers are known."""
     for source, named, driver in PLUGINS.values():
         if source in volume and csi_node is not None:
-            # Only a disk of GCE has its zone in its handle.
-            return {(driver, (volume[source][named], zone if source[:3] == "gce" else None))}
+            # Only a disk of GCE has its zone in its handle; others have their own name there, too.
+            name = volume[source][named]
+            return {(driver, (name, zone) if source[:3] == "gce" else name)}
     return set()
 
 
@@ -346,7 +347,7 @@ def matching(volumes: Volumes, claim: Json, node: Json, taken: set[str]) -> Json
                 name_of(claim),
             )
             if same and kept.get("uid") in (None, "", metadata_of(claim).get("uid")):
-                return volume if reaches(volumes, volume, node) else None
+                return volume if accepts(required_terms(volume), node) else None
             continue
         if (volume.get("status") or {}).get("phase") != "Available":
             continue
@@ -355,7 +356,10 @@ def matching(volumes: Volumes, claim: Json, node: Json, taken: set[str]) -> Json
             continue
         if not set(spec_of(claim).get("accessModes") or []) <= set(spec.get("accessModes") or []):
             continue
-        if reaches(volumes, volume, node) and (best is None or size(volume) < size(best)):
+        # As it is written: only a volume that is bound is looked at as its driver's.
+        if not accepts(required_terms(volume), node):
+            continue
+        if best is None or size(volume) < size(best):
             best = volume
     return best
 
@@ -385,10 +389,9 @@ def reaches(volumes: Volumes, volume: Json, node: Json) -> bool:
 
     In tree and migrated on the node, its zone is looked for in the label of its driver's.
     """
-    key = migrated_zone(volumes, volume, node)
-    required = (spec_of(volume).get("nodeAffinity") or {}).get("required") or {}
-    terms = required.get("nodeSelectorTerms") or []
+    key, required = migrated_zone(volumes, volume, node), required_terms(volume)
     if key:
+        terms = required or []
         own = {each["key"] for term in terms for each in term.get("matchExpressions") or []}
         label = (
             ZONE
@@ -397,10 +400,21 @@ def reaches(volumes: Volumes, volume: Json, node: Json) -> bool:
         )
         zones = set(filter(None, map(str.strip, labels_of(volume).get(label, "").split("__"))))
         if label in own:
-            terms = [renamed(term, label, key) for term in terms]
+            required = [renamed(term, label, key) for term in terms]
         elif zones and labels_of(node).get(key) not in zones:
             return False
-    if not required:
+    return accepts(required, node)
+
+
+def required_terms(volume: Json) -> list[Json] | None:
+    """The terms of a volume's node affinity, as written; None without any."""
+    required = (spec_of(volume).get("nodeAffinity") or {}).get("required")
+    return (required.get("nodeSelectorTerms") or []) if required else None
+
+
+def accepts(terms: list[Json] | None, node: Json) -> bool:
+    """Whether the node is one of those that terms select; any without terms."""
+    if terms is None:
         return True
     # The node's name is not known there, so that a condition on it has nothing to compare.
     nameless = node | {"metadata": metadata_of(node) | {"name": ""}}
