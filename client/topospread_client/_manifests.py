@@ -21,6 +21,7 @@ from topospread_client._manifest_fields import (
     field_values,
     plain,
 )
+from topospread_client._unknown_fields import GROUPS
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import (
     LabelSelector,
     LabelSelectorRequirement,
@@ -45,19 +46,8 @@ CONTENTS: Final[Mapping[str, Any]] = {
 }
 """Field of a ClusterObject for each kind."""
 
-_CORE: Final = ("",)
-_STORAGE: Final = ("storage.k8s.io",)
-_GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        **dict.fromkeys(("ReplicaSet", "StatefulSet"), ("apps", "extensions")),
-        **dict.fromkeys(
-            ("StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"),
-            _STORAGE,
-        ),
-        **dict.fromkeys(("ResourceClaim", "DeviceClass", "ResourceSlice"), ("resource.k8s.io",)),
-    }
-)
-"""API groups of kinds, today's first; others are of the core group."""
+_FORMER_GROUPS: Final[Mapping[str, str]] = MappingProxyType({"apps": "extensions"})
+"""What an API group was called once."""
 
 _OTHER_FIELDS: Final = frozenset({"resource.k8s.io/v1alpha3", "resource.k8s.io/v1beta1"})
 """Versions that stand in these groups with other fields: as if they were other kinds."""
@@ -111,7 +101,8 @@ def object_from_manifest(manifest: Manifest) -> ClusterObject | None:
         raise ManifestError("kind", "required: this is no Kubernetes object")
     field = CONTENTS.get(kind)
     version = _text(manifest, "apiVersion")
-    groups = _GROUPS.get(kind, _CORE)
+    group = GROUPS.get(kind, "")
+    groups = group, _FORMER_GROUPS.get(group, group)
     if (
         field is None
         or kind == "Reservation"
@@ -221,7 +212,7 @@ def manifest_from_object(message: ClusterObject) -> dict[str, Any]:
         raise ManifestError("", "an empty message is no object")
     content = getattr(message, field)
     kind = content.DESCRIPTOR.name
-    group = _GROUPS.get(kind, _CORE)[0]
+    group = GROUPS.get(kind, "")
     return {"apiVersion": f"{group}/v1".lstrip("/"), "kind": kind, **plain(content)}
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KUBERNETES_VERSION: Final = "1.36"
 """Version of Kubernetes whose fields are known."""
 
-_GROUPS: Final = {
+GROUPS: Final = {
     **dict.fromkeys(("Pod", "Node", "Service", "ReplicationController"), ""),
     **dict.fromkeys(("Namespace", "PersistentVolume", "PersistentVolumeClaim"), ""),
     **dict.fromkeys(("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet"), "apps"),
@@ -123,9 +123,9 @@ def _checked_parts(manifest: Mapping[str, Any]) -> list[tuple[_Type, object, str
     """Parts of a manifest whose fields are known, each with its type and its path."""
     types = _types()
     kind, version = manifest.get("kind") or "Pod", manifest.get("apiVersion")
-    known = isinstance(kind, str) and kind in _GROUPS
+    known = isinstance(kind, str) and kind in GROUPS
     # Without a version the group is not checked, as in the conversion of manifests.
-    if known and (not version or str(version).rpartition("/")[0] == _GROUPS[kind]):
+    if known and (not version or str(version).rpartition("/")[0] == GROUPS[kind]):
         return [(types[kind], manifest, "")]
     spec = manifest.get("spec")
     template = spec.get("template") if isinstance(spec, Mapping) else None
