@@ -13,9 +13,7 @@ import numpy as np
 
 from topospread.checkpoints import checkpoint
 from topospread.index.objects import DriverDevices
-from topospread.kube.affinity import compile_requirements
 from topospread.kube.devices import DeviceId
-from topospread.spread.topology import Eligibility
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -115,11 +113,9 @@ def _slots(snapshot: Snapshot, part: ResourceSlice) -> Sequence[int]:
     if part.node_name:
         slot = snapshot.slot(part.node_name)
         return [slot] if slot >= 0 else []
-    here = snapshot.alive
-    if not part.all_nodes:
-        if part.affinity is None:
-            return []
-        here = snapshot.mask(Eligibility(requirements=compile_requirements(part.affinity))) & here
+    if part.affinity is None and not part.all_nodes:
+        return []
+    here = snapshot.selected(None if part.all_nodes else part.affinity) & snapshot.alive
     slots: list[int] = np.flatnonzero(here).tolist()
     return slots
 

@@ -28,7 +28,7 @@ from topospread.spread.topology import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -144,6 +144,12 @@ class NodeTable:
         """[names] the slots of nodes; −1 where there is none of that name."""
         found = map(self._slots.get, names, itertools.repeat(-1))
         return np.fromiter(found, np.intp, len(names))
+
+    def marks(self, slots: Iterable[int]) -> Bools:
+        """[capacity] whether a slot is among these, which may be beyond the table, or none: −1."""
+        found: Bools = np.zeros(self.capacity, dtype=np.bool_)
+        found[[slot for slot in slots if 0 <= slot < self.capacity]] = True
+        return found
 
     def node(self, slot: int) -> Node | None:
         """The node in a slot; None where it is free."""

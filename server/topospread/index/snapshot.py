@@ -17,8 +17,10 @@ from topospread.index.groups import DomainCounts, NodesByCount
 from topospread.index.holdings import NO_HOLDINGS
 from topospread.index.objects import NO_OBJECTS, Objects
 from topospread.index.parted_map import PartedMap
+from topospread.kube.affinity import compile_requirements
 from topospread.kube.workloads import SERVICE
 from topospread.spread.settings import NEWEST
+from topospread.spread.topology import Eligibility
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,13 +34,12 @@ if TYPE_CHECKING:
     from topospread.index.nodes import NodeTable
     from topospread.index.pod_classes import NamespaceClasses
     from topospread.kube.demands import Holds, Requests
-    from topospread.kube.objects import Workload
+    from topospread.kube.objects import NodeRequirements, Workload
     from topospread.kube.versions import KubernetesVersion
     from topospread.spread.cells import Cells, Partition
     from topospread.spread.topology import (
         Bools,
         Domains,
-        Eligibility,
         GroupKey,
         Ints,
         Membership,
@@ -252,6 +253,12 @@ class Snapshot:
     def mask(self, eligibility: Eligibility) -> Bools:
         """[slots] whether the node is eligible."""
         return self.nodes.mask(eligibility)
+
+    def selected(self, requirements: NodeRequirements | None) -> Bools:
+        """[slots] whether node affinity selects the node; any without it."""
+        if requirements is None:
+            return self.nodes.alive
+        return self.mask(Eligibility(requirements=compile_requirements(requirements)))
 
     def membership(self, eligibility: Eligibility, key: str) -> Membership:
         """The eligible nodes by domain."""

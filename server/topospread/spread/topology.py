@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Sequence
 
     from topospread.kube.affinity import CompiledRequirements
     from topospread.kube.objects import Toleration
@@ -150,6 +150,21 @@ class Domains:
     number: dict[str, int]
     unique: bool
     _made: dict[str, Ints] = field(init=False, repr=False, default_factory=dict)
+
+    def spread(self, marked: Bools) -> Bools:
+        """[slots] whether the node's domain is marked; never for one without a domain.
+
+        Args:
+            marked: [domains] which.
+        """
+        # A last entry, which index −1 picks.
+        found: Bools = np.append(marked, False)[self.ids]
+        return found
+
+    def having(self, values: Iterable[str]) -> Bools:
+        """[slots] whether the node's label has one of the values."""
+        found: Bools = np.isin(self.ids, [self.number[v] for v in values if v in self.number])
+        return found
 
     @property
     def rank(self) -> Ints:

@@ -164,10 +164,8 @@ class EvaluationContext:
         left = self.snapshot.alive
         found: list[tuple[Status, Bools]] = []
         for rule in self.suits.rules(spreading):
-            # Reasons that refuse the same nodes share an array.
-            here = {id(refused): refused & left for _, refused in rule.reasons}
-            for reason, refused in rule.reasons:
-                found.append((Status(rule.code, (reason,)), here[id(refused)]))
+            here = rule.within(left).reasons
+            found += [(Status(rule.code, (reason,)), refused) for reason, refused in here]
             left = left & ~rule.refused
         return tuple(found)
 

@@ -14,10 +14,8 @@ import numpy as np
 
 from topospread.checkpoints import checkpoint
 from topospread.index.devices import devices_of
-from topospread.kube.affinity import compile_requirements
 from topospread.kube.devices import DeviceClass, DeviceRequest, ResourceClaim, ResourceSlice
-from topospread.service.fit.question import PreFiltered, Refusals, Rule
-from topospread.spread.topology import Eligibility
+from topospread.service.fit.question import PreFiltered, Refusals, Rule, refusing
 from topospread.spread.verdicts import Code, Status
 
 if TYPE_CHECKING:
@@ -225,18 +223,13 @@ def refusals(asked: FitQuestion) -> Refusals | None:
     claims = _claims(asked)
     away = _away(asked, claims)
     few = _too_few(asked, [claim for claim in claims if claim.allocation is None])
-    if away is None and few is None:
-        return None
-    nothing = np.zeros_like(asked.snapshot.alive)
-    here = nothing if away is None else away
-    lacking = nothing if few is None else few
     # A node is asked for free devices before it is refused for those of other claims.
-    return Refusals(
-        here | lacking,
-        lambda: [
-            Rule(NAME, _CODE, [(NOT_ENOUGH, lacking)]),
-            Rule(NAME, _CODE, [(UNAVAILABLE, here)]),
-        ],
+    return refusing(
+        *(
+            Rule(NAME, _CODE, [(reason, nodes)])
+            for reason, nodes in ((NOT_ENOUGH, few), (UNAVAILABLE, away))
+            if nodes is not None
+        )
     )
 
 
@@ -247,7 +240,7 @@ def _away(asked: FitQuestion, claims: Iterable[ResourceClaim]) -> Bools | None:
         if affinity is None:
             continue
         checkpoint()
-        reached = asked.snapshot.mask(Eligibility(requirements=compile_requirements(affinity)))
+        reached = asked.snapshot.selected(affinity)
         away = ~reached if away is None else away | ~reached
     return away
 

@@ -18,7 +18,7 @@ import numpy as np
 from topospread.index.objects import NAMESPACE
 from topospread.kube.pod_affinity import UNTOLD
 from topospread.kube.selectors import NOTHING, Selector
-from topospread.service.fit.question import Refusals, Rule
+from topospread.service.fit.question import Refusals, Rule, refusing
 from topospread.spread.topology import ALL_NAMESPACES, Eligibility, GroupKey
 from topospread.spread.verdicts import Code
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from topospread.kube.pod_affinity import AffinityTerm
     from topospread.service.fit.nominated import Nominated
     from topospread.service.fit.question import FitQuestion
-    from topospread.spread.topology import Bools, Slots
+    from topospread.spread.topology import Bools
 
 NAME: Final = "InterPodAffinity"
 AFFINITY_REASON: Final = "node(s) didn't match pod affinity rules"
@@ -155,20 +155,18 @@ def _judged(asked: FitQuestion) -> _Judged:
 
 
 def _refusals(judged: _Judged) -> Refusals | None:
-    refused = _any_of(judged)
-    if refused is None:
-        return None
     never = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    rules = [
-        Rule(NAME, code, [(reason, nodes)])
-        for code, reason, nodes in (
-            (never, AFFINITY_REASON, judged.affinity),
-            (Code.UNSCHEDULABLE, ANTI_AFFINITY_REASON, judged.anti_affinity),
-            (Code.UNSCHEDULABLE, OTHERS_REASON, judged.others),
+    return refusing(
+        *(
+            Rule(NAME, code, [(reason, nodes)])
+            for code, reason, nodes in (
+                (never, AFFINITY_REASON, judged.affinity),
+                (Code.UNSCHEDULABLE, ANTI_AFFINITY_REASON, judged.anti_affinity),
+                (Code.UNSCHEDULABLE, OTHERS_REASON, judged.others),
+            )
+            if nodes is not None
         )
-        if nodes is not None
-    ]
-    return Refusals(refused, lambda: rules)
+    )
 
 
 def _any_of(masks: Iterable[Bools | None]) -> Bools | None:
@@ -193,7 +191,7 @@ def _away_from(asked: FitQuestion, keys: Sequence[str], group: GroupKey) -> Bool
             continue
         held = snapshot.domain_counts(group, EVERYWHERE, key) > 0
         anywhere = anywhere or bool(held.any())
-        lacking |= ~_in_domains(held, ids)
+        lacking |= ~snapshot.domains(key).spread(held)
     if not anywhere and _counts(group, asked.pod.namespace, asked.pod.labels):
         return without_key
     return lacking | without_key
@@ -204,7 +202,7 @@ def _beside(snapshot: Snapshot, key: str, group: GroupKey) -> Bools | None:
     if group.selector.nothing:
         return None
     held = snapshot.domain_counts(group, EVERYWHERE, key) > 0
-    return _in_domains(held, snapshot.domains(key).ids) if held.any() else None
+    return snapshot.domains(key).spread(held) if held.any() else None
 
 
 def _kept_away(asked: FitQuestion) -> Bools | None:
@@ -221,9 +219,7 @@ def _kept_away(asked: FitQuestion) -> Bools | None:
         if held is None:
             held = marked[term.topology_key] = np.zeros(len(domains.values), dtype=np.bool_)
         held[ids[ids >= 0]] = True
-    return _any_of(
-        _in_domains(held, snapshot.domains(key).ids) for key, held in marked.items() if held.any()
-    )
+    return _any_of(snapshot.domains(key).spread(held) for key, held in marked.items() if held.any())
 
 
 def _covers(term: AffinityTerm, asked: FitQuestion) -> bool:
@@ -235,13 +231,6 @@ def _covers(term: AffinityTerm, asked: FitQuestion) -> bool:
         namespace = asked.snapshot.objects.namespace(name)
         labels = _NO_LABELS if namespace is None else dict(namespace.labels)
     return term.covers(name, labels)
-
-
-def _in_domains(held: Bools, ids: Slots) -> Bools:
-    """[slots] whether the node's domain is marked; never for one without a domain."""
-    # A last entry, which index −1 picks.
-    marks: Bools = np.append(held, False)[ids]
-    return marks
 
 
 def _counts(group: GroupKey, namespace: str, labels: Mapping[str, str]) -> bool:

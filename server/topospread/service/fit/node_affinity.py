@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.kube.affinity import NAME_FIELD
 from topospread.kube.selectors import IN
-from topospread.service.fit.question import PreFiltered, Refusals, Rule
+from topospread.service.fit.question import PreFiltered, Refusals, Rule, refusing
 from topospread.spread.topology import Eligibility
 from topospread.spread.verdicts import Code, Status
 
@@ -54,5 +54,4 @@ def refusals(asked: FitQuestion) -> Refusals | None:
     if asked.requirements.matches_all:
         return None
     others = ~asked.snapshot.mask(Eligibility(requirements=asked.requirements))
-    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    return Refusals(others, lambda: [Rule(NAME, code, [(REASON, others)])])
+    return refusing(Rule(NAME, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, [(REASON, others)]))

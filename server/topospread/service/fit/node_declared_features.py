@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.service.fit.question import Refusals, Rule
+from topospread.service.fit.question import Refusals, Rule, refusing
 from topospread.spread.verdicts import Code
 
 if TYPE_CHECKING:
@@ -23,6 +23,4 @@ def refusals(asked: FitQuestion) -> Refusals | None:
         lacking = here if lacking is None else lacking | here
     if lacking is None:
         return None
-    refused = lacking
-    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    return Refusals(refused, lambda: [Rule(NAME, code, [(REASON, refused)])])
+    return refusing(Rule(NAME, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, [(REASON, lacking)]))

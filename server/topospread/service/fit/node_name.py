@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.service.fit.question import PreFiltered, Refusals, Rule
+from topospread.service.fit.question import PreFiltered, Refusals, Rule, refusing
 from topospread.spread.verdicts import Code
 
 if TYPE_CHECKING:
@@ -31,5 +31,4 @@ def refusals(asked: FitQuestion) -> Refusals | None:
     slot = asked.snapshot.slot(asked.demand.node_name)
     if slot >= 0:
         others[slot] = False
-    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    return Refusals(others, lambda: [Rule(NAME, code, [(REASON, others)])])
+    return refusing(Rule(NAME, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, [(REASON, others)]))

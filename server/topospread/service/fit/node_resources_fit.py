@@ -39,17 +39,12 @@ def refusals(asked: FitQuestion) -> Refusals | None:
             # Where a node takes no pods at all, upstream has preemption try all the same.
             if name != PODS:
                 never = never | (here & (nodes.allocatable(name) < wanted))
-        for code, where in (
-            (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, never),
-            (Code.UNSCHEDULABLE, ~never),
-        ):
-            # Resources that are lacking on the same nodes share an array.
-            masks = {id(here): here & where for _, _, here in lacking}
-            reasons = [
-                (REASON_PODS if name == PODS else f"Insufficient {name}", masks[id(here)])
-                for name, _, here in lacking
-            ]
-            yield Rule(NAME, code, reasons)
+        reasons = [
+            (REASON_PODS if name == PODS else f"Insufficient {name}", here)
+            for name, _, here in lacking
+        ]
+        yield Rule(NAME, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons).within(never)
+        yield Rule(NAME, Code.UNSCHEDULABLE, reasons).within(~never)
 
     return Refusals(refused, rules)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.kube.affinity import NO_SCHEDULE, tolerated
 from topospread.kube.objects import Taint
-from topospread.service.fit.question import Refusals, Rule
+from topospread.service.fit.question import Refusals, Rule, refusing
 from topospread.spread.verdicts import Code
 
 if TYPE_CHECKING:
@@ -23,5 +23,4 @@ def refusals(asked: FitQuestion) -> Refusals | None:
     cordoned = asked.snapshot.nodes.cordoned
     if not cordoned.any() or tolerated((CORDONED_TAINT,), asked.pod.tolerations):
         return None
-    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    return Refusals(cordoned, lambda: [Rule(NAME, code, [(REASON, cordoned)])])
+    return refusing(Rule(NAME, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, [(REASON, cordoned)]))

@@ -25,7 +25,7 @@ from topospread.kube.volumes import (
     VolumeAttachment,
 )
 from topospread.service.fit.pod_claims import claims_of, unknown
-from topospread.service.fit.question import Refusals, Rule
+from topospread.service.fit.question import Refusals, Rule, refusing
 from topospread.spread.verdicts import Code
 
 if TYPE_CHECKING:
@@ -60,20 +60,13 @@ def refusals(asked: FitQuestion) -> Refusals | None:
     volumes = _volumes(asked)
     if not volumes:
         return None
-    missing = dict(_missing(asked, volumes))
-    full = _full(asked, volumes)
-    refused = full
-    for here in missing.values():
-        refused = refused | here
-
-    def rules() -> Iterator[Rule]:
-        # A node has the first driver alone.
-        for driver, here in missing.items():
-            reason = f"{driver} CSI driver is not installed on the node"
-            yield Rule(NAME, Code.UNSCHEDULABLE, [(reason, here)])
-        yield Rule(NAME, Code.UNSCHEDULABLE, [(REASON, full)])
-
-    return Refusals(refused, rules)
+    # A node has the first driver alone.
+    found = [
+        (f"{driver} CSI driver is not installed on the node", here)
+        for driver, here in _missing(asked, volumes)
+    ]
+    found.append((REASON, _full(asked, volumes)))
+    return refusing(*(Rule(NAME, Code.UNSCHEDULABLE, [each]) for each in found))
 
 
 def _volumes(asked: FitQuestion) -> Mapping[CountedVolume, Bools]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topospread.service.fit.question import Refusals, Rule, spread_rules
+from topospread.service.fit.question import Refusals, spread_rules
 from topospread.spread.filtering import pre_filter, verdicts_with_own
 from topospread.spread.verdicts import FITS
 
@@ -54,15 +54,7 @@ class Nominated:
         nodes = found.nodes & self.marks
         if not nodes.any():
             return None
-
-        def rules() -> Iterator[Rule]:
-            for rule in found.rules():
-                # Reasons that refuse the same nodes share an array.
-                here = {id(refused): refused & self.marks for _, refused in rule.reasons}
-                reasons = [(reason, here[id(refused)]) for reason, refused in rule.reasons]
-                yield Rule(rule.plugin, rule.code, reasons)
-
-        return Refusals(nodes, rules)
+        return Refusals(nodes, lambda: (rule.within(self.marks) for rule in found.rules()))
 
 
 def nominated_pods(asked: FitQuestion) -> Nominated | None:
@@ -79,11 +71,10 @@ def nominated_pods(asked: FitQuestion) -> Nominated | None:
             pods.append((slot, key.partition("/")[0], row))
     if not pods:
         return None
-    marks = np.zeros_like(snapshot.alive)
     by_namespace: dict[str, list[tuple[PodRow, int]]] = defaultdict(list)
-    for slot, namespace, row in pods:
-        marks[slot] = True
+    for _, namespace, row in pods:
         by_namespace[namespace].append((row, 1))
+    marks = snapshot.nodes.marks(slot for slot, _, _ in pods)
     for namespace, rows in by_namespace.items():
         snapshot = snapshot.adjusted(namespace, rows, ())
     return Nominated(pods, marks, snapshot)

@@ -190,15 +190,21 @@ class Suited:
         judged: in the profile's order: (plugin, what it refuses); None for nothing.
         beside_nominated: the same of nodes with nominated pods, as if these ran there; spreading
             is among them.
-        gaps: as of `gaps_of`.
+        asked, fit: what was asked.
     """
 
+    asked: FitQuestion
+    fit: Fit
     nodes: Bools
-    refusal: Rule | None
-    narrowed: Rule | None
-    judged: Sequence[tuple[str, Refusals | None]]
-    gaps: Sequence[str] = ()
+    refusal: Rule | None = None
+    narrowed: Rule | None = None
+    judged: Sequence[tuple[str, Refusals | None]] = ()
     beside_nominated: Sequence[tuple[str, Refusals | None]] = ()
+
+    @property
+    def gaps(self) -> Sequence[str]:
+        """As `gaps_of`; worked out each time."""
+        return gaps_of(self.asked, self.fit)
 
     def rules(self, spreading: Sequence[Rule] = ()) -> Iterator[Rule]:
         """Why nodes are refused, with spreading's rules in their place."""
@@ -248,28 +254,25 @@ def suited(asked: FitQuestion, fit: Fit) -> Suited:
     """Ask all filters beside spreading about all nodes."""
     snapshot = asked.snapshot
     if not snapshot.node_count:
-        return Suited(snapshot.alive, None, None, (), gaps_of(asked, fit))
+        return Suited(asked, fit, snapshot.alive)
     profile = PROFILE if asked.rules.release.names_narrow else _FORMER_PROFILE
     plugins = [each for each in profile if each.is_asked(fit)]
-    gaps = gaps_of(asked, fit)
     refusal, kept = _pre_filter(asked, plugins)
     if refusal is not None:
-        return Suited(np.zeros_like(snapshot.alive), refusal, None, (), gaps)
+        return Suited(asked, fit, np.zeros_like(snapshot.alive), refusal)
     judged = [(each.name, each.refusals(asked)) for each in plugins]
     beside = _beside_nominated(asked, plugins, judged) if fit is Fit.ALL else ()
     nodes, narrowed = snapshot.alive, None
     if kept is not None:
         by, names = kept
-        inside = np.zeros_like(nodes)
-        slots = snapshot.nodes.slots(sorted(names))
-        inside[slots[slots >= 0]] = True
+        inside = snapshot.nodes.marks(map(snapshot.slot, names))
         reason = f"node(s) didn't satisfy plugin(s) [{' '.join(by)}]"
         narrowed = Rule(by[0], Code.UNSCHEDULABLE_AND_UNRESOLVABLE, [(reason, ~inside)])
         nodes = nodes & inside
     for _, found in (*beside, *judged):
         if found is not None:
             nodes = nodes & ~found.nodes
-    return Suited(nodes, None, narrowed, judged, gaps, beside)
+    return Suited(asked, fit, nodes, None, narrowed, judged, beside)
 
 
 def _beside_nominated(

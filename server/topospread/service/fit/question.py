@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -82,6 +82,11 @@ class Rule:
             found = found | refused
         return found
 
+    def within(self, nodes: Bools) -> Rule:
+        """The rule for some nodes alone; reasons that refuse the same ones share an array."""
+        here = {id(refused): refused & nodes for _, refused in self.reasons}
+        return replace(self, reasons=[(reason, here[id(by)]) for reason, by in self.reasons])
+
 
 class PreFiltered(NamedTuple):
     """What a plugin says before nodes are looked at.
@@ -106,6 +111,16 @@ class Refusals(NamedTuple):
 
     nodes: Bools
     rules: Callable[[], Iterable[Rule]]
+
+
+def refusing(*rules: Rule) -> Refusals | None:
+    """The nodes of some rules; None without any."""
+    if not rules:
+        return None
+    nodes = rules[0].refused
+    for rule in rules[1:]:
+        nodes = nodes | rule.refused
+    return Refusals(nodes, lambda: rules)
 
 
 def spread_rules(verdicts: Verdicts) -> Sequence[Rule]:

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from topospread.checkpoints import checkpoint
-from topospread.kube.affinity import compile_requirements
 from topospread.kube.selectors import IN, SelectorError, compile_selector
 from topospread.kube.volumes import AVAILABLE
-from topospread.spread.topology import Eligibility
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -177,18 +175,14 @@ def _values(places: Iterable[_Place]) -> dict[str, list[str]]:
 
 def _reaching(snapshot: Snapshot, place: _Place) -> Bools:
     """[slots] the nodes of a place that is no value of a label."""
-    if place.affinity is None:
-        return snapshot.alive
-    return snapshot.mask(Eligibility(requirements=compile_requirements(place.affinity)))
+    return snapshot.selected(place.affinity)
 
 
 def _any_reaches(snapshot: Snapshot, places: _ByPlace) -> Bools:
     """[slots] nodes of any of the places."""
     found = np.zeros_like(snapshot.alive)
     for key, values in _values(places).items():
-        domains = snapshot.domains(key)
-        here = [domains.number[value] for value in values if value in domains.number]
-        found |= np.isin(domains.ids, here)
+        found |= snapshot.domains(key).having(values)
     for place in places:
         if not place.key:
             checkpoint()

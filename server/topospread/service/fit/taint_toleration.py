@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.service.fit.question import Refusals, Rule
+from topospread.service.fit.question import Refusals, Rule, refusing
 from topospread.spread.topology import Eligibility
 from topospread.spread.verdicts import Code
 
@@ -23,5 +23,4 @@ def refusals(asked: FitQuestion) -> Refusals | None:
             comparison_operators=asked.rules.gates.taint_comparison_operators,
         )
     )
-    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    return Refusals(tainted, lambda: [Rule(NAME, code, [(REASON, tainted)])])
+    return refusing(Rule(NAME, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, [(REASON, tainted)]))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from topospread.checkpoints import checkpoint
-from topospread.kube.affinity import compile_requirements
 from topospread.kube.objects import NodeExpression, NodeRequirements, NodeTerm
 from topospread.kube.selectors import IN
 from topospread.kube.volume_migration import MIGRATIONS, migrated_affinity
@@ -30,9 +29,8 @@ from topospread.service.fit.pod_claims import (
     is_bound,
     waits_for_pod,
 )
-from topospread.service.fit.question import PreFiltered, Refusals, Rule
+from topospread.service.fit.question import PreFiltered, Refusals, Rule, refusing
 from topospread.service.fit.static_volumes import unmatched
-from topospread.spread.topology import Eligibility
 from topospread.spread.verdicts import Code, Status
 
 if TYPE_CHECKING:
@@ -116,11 +114,7 @@ def refusals(asked: FitQuestion) -> Refusals | None:
     if not found:
         return None
     reasons = [(each, found[each]) for each in _REASONS if each in found]
-    refused = np.zeros_like(asked.snapshot.alive)
-    for _, here in reasons:
-        refused = refused | here
-    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    return Refusals(refused, lambda: [Rule(NAME, code, reasons)])
+    return refusing(Rule(NAME, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons))
 
 
 Reasons = list[tuple[str, "Bools"]]
@@ -143,21 +137,14 @@ def _of_bound(asked: FitQuestion, claims: Sequence[PersistentVolumeClaim]) -> Re
 
 def _reached(asked: FitQuestion, volume: PersistentVolume) -> Bools:
     """[slots] nodes that reach a volume; of a migrated in-tree plugin as its driver says."""
-    reached = _mask(asked, volume.affinity)
+    reached = asked.snapshot.selected(volume.affinity)
     if not volume.in_tree or volume.driver not in MIGRATIONS:
         return reached
     affinity = migrated_affinity(volume)
     if affinity == volume.affinity:
         return reached
     migrated = asked.snapshot.volumes.migrated(volume.driver)
-    return np.where(migrated, _mask(asked, affinity), reached)
-
-
-def _mask(asked: FitQuestion, requirements: NodeRequirements | None) -> Bools:
-    if requirements is None:
-        return asked.snapshot.alive
-    compiled = compile_requirements(requirements)
-    return asked.snapshot.mask(Eligibility(requirements=compiled))
+    return np.where(migrated, asked.snapshot.selected(affinity), reached)
 
 
 def _of_waiting(asked: FitQuestion, claims: Sequence[Waiting]) -> Reasons:
@@ -167,9 +154,7 @@ def _of_waiting(asked: FitQuestion, claims: Sequence[Waiting]) -> Reasons:
     left = asked.snapshot.alive
     chosen = [claim.selected_node for claim, _ in claims if claim.selected_node]
     for name in chosen:
-        here = np.zeros_like(left)
-        here[[slot for slot in [asked.snapshot.slot(name)] if slot >= 0]] = True
-        left = left & here
+        left = left & asked.snapshot.nodes.marks([asked.snapshot.slot(name)])
     nothing = ~left
     short = np.zeros_like(left)
     for claim, storage_class, wanted in _to_be_made(asked, claims, left):
@@ -212,7 +197,7 @@ def _served(asked: FitQuestion, storage_class: StorageClass) -> Bools:
         NodeTerm(tuple(NodeExpression(key, IN, values) for key, values in term))
         for term in topologies
     )
-    return _mask(asked, NodeRequirements(terms=terms))
+    return asked.snapshot.selected(NodeRequirements(terms=terms))
 
 
 def _sufficient(
@@ -233,7 +218,7 @@ def _sufficient(
     found = np.zeros_like(asked.snapshot.alive)
     for topology in dict.fromkeys(topologies):
         checkpoint()
-        found |= _mask(asked, _requirements(topology))
+        found |= asked.snapshot.selected(_requirements(topology))
     return found
 
 

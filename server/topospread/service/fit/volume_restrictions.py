@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from topospread.kube.demands import AWS_EBS, GCE_PD, ISCSI, RBD
 from topospread.kube.volumes import claim_key
 from topospread.service.fit.pod_claims import claims_of
-from topospread.service.fit.question import PreFiltered, Refusals, Rule
+from topospread.service.fit.question import PreFiltered, Refusals, Rule, refusing
 from topospread.spread.verdicts import Code, Status
 
 if TYPE_CHECKING:
@@ -70,15 +68,13 @@ def refusals_beside(asked: FitQuestion, nominated: Nominated) -> Refusals | None
 
 
 def _refusals(disks: Bools | None, in_use: Bools | None) -> Refusals | None:
-    found = [
-        Rule(NAME, Code.UNSCHEDULABLE, [(reason, refused)])
-        for reason, refused in ((REASON_DISK, disks), (REASON_IN_USE, in_use))
-        if refused is not None
-    ]
-    if not found:
-        return None
-    nodes = found[0].refused if len(found) == 1 else found[0].refused | found[1].refused
-    return Refusals(nodes, lambda: found)
+    return refusing(
+        *(
+            Rule(NAME, Code.UNSCHEDULABLE, [(reason, refused)])
+            for reason, refused in ((REASON_DISK, disks), (REASON_IN_USE, in_use))
+            if refused is not None
+        )
+    )
 
 
 def _disks_taken(asked: FitQuestion, snapshot: Snapshot) -> Bools | None:
@@ -111,8 +107,4 @@ def _exclusive(asked: FitQuestion) -> list[PodClaim]:
 
 def _on(asked: FitQuestion, slots: Iterable[int]) -> Bools:
     """[slots] the nodes among these."""
-    alive = asked.snapshot.alive
-    found = np.zeros_like(alive)
-    found[[slot for slot in slots if slot < alive.size]] = True
-    found &= alive
-    return found
+    return asked.snapshot.nodes.marks(slots) & asked.snapshot.alive

@@ -10,7 +10,7 @@ from topospread.kube.objects import ZONE_LABEL
 from topospread.kube.volume_migration import BETA_REGION, BETA_ZONE, REGION, ZONE_SEPARATOR
 from topospread.kube.volumes import WAIT_FOR_FIRST_CONSUMER, PersistentVolume, StorageClass
 from topospread.service.fit.pod_claims import claims_of
-from topospread.service.fit.question import PreFiltered, Refusals, Rule
+from topospread.service.fit.question import PreFiltered, Refusals, Rule, refusing
 from topospread.spread.verdicts import Code, Status
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ def refusals(asked: FitQuestion) -> Refusals | None:
     for key in KEYS:
         labelled |= domains(key).ids >= 0
     refused &= labelled
-    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    return Refusals(refused, lambda: [Rule(NAME, code, [(REASON, refused)])])
+    return refusing(Rule(NAME, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, [(REASON, refused)]))
 
 
 def _wanted(asked: FitQuestion) -> Iterator[tuple[str, frozenset[str]]]:
@@ -96,15 +95,9 @@ def _wanted(asked: FitQuestion) -> Iterator[tuple[str, frozenset[str]]]:
 
 def _has(asked: FitQuestion, key: str, values: frozenset[str]) -> Bools:
     """[slots] whether the node's label, or the newer one in its stead, has one of the values."""
-    found = _in(asked, key, values)
-    if KEYS[key] != key:
-        absent = asked.snapshot.domains(key).ids < 0
-        found = np.where(absent, _in(asked, KEYS[key], values), found)
-    return found
-
-
-def _in(asked: FitQuestion, key: str, values: frozenset[str]) -> Bools:
     domains = asked.snapshot.domains(key)
-    here = [domains.number[value] for value in values if value in domains.number]
-    found: Bools = np.isin(domains.ids, here)
+    found = domains.having(values)
+    if KEYS[key] != key:
+        newer = asked.snapshot.domains(KEYS[key])
+        found = np.where(domains.ids < 0, newer.having(values), found)
     return found

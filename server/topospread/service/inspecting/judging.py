@@ -196,9 +196,8 @@ def _candidates(
     """Some nodes that only their resources could refuse."""
     open_nodes = _suits(template, snapshot)
     for state in states:
-        # One entry a domain, and a last one that index −1 (no label) picks.
-        table = np.append(~state.rejected, False)
-        open_nodes = open_nodes & table[snapshot.domains(state.constraint.topology_key).ids]
+        domains = snapshot.domains(state.constraint.topology_key)
+        open_nodes = open_nodes & domains.spread(~state.rejected)
     slots = np.flatnonzero(open_nodes)
     step = max(1, slots.size // TRIED)
     found: list[int] = slots[::step][:TRIED].tolist()

@@ -82,9 +82,8 @@ def place(
     def choice(cycle: Cycle, held: ReservationRow | None) -> str | Rejection:
         suits = suited(cycle.asked, fit)
         chosen = choose(cycle, suits, preference.seed, held, placement.decision.nodes)
-        placement.not_modelled = suits.gaps
-        if isinstance(chosen, Rejection):
-            placement.not_modelled = (*suits.gaps, *chosen.not_modelled)
+        preemption = chosen.not_modelled if isinstance(chosen, Rejection) else ()
+        placement.not_modelled = (*suits.gaps, *preemption)
         return chosen
 
     return places.hold(placement, choice, traced)

@@ -334,8 +334,7 @@ def _headroom(snapshot: Snapshot, demand: Demand) -> NDArray[np.int64]:
     nodes, usage = snapshot.nodes, snapshot.usage
     headroom = np.full(nodes.capacity, 1 if demand.ports else PLENTY, dtype=np.int64)
     for port in demand.ports:
-        held = snapshot.holdings.slots_of_port(port)
-        headroom[[slot for slot in held if slot < nodes.capacity]] = 0
+        headroom[nodes.marks(snapshot.holdings.slots_of_port(port))] = 0
     for name, amount in ((PODS, 1), *demand.requests):
         left = nodes.allocatable(name) - usage.taken(name, nodes.capacity)
         headroom = np.minimum(headroom, np.maximum(left, 0) // amount)
