@@ -9,6 +9,7 @@ from topospread.cache import BUDGETS, Cache
 from topospread.codec.amounts import lenient_amounts
 from topospread.codec.devices import device_class, resource_claim, resource_slice
 from topospread.codec.parsing import parse_stored
+from topospread.codec.pod_parts import IN_TREE
 from topospread.codec.pods import node_terms, selector_from_proto
 from topospread.kube.demands import whole_units
 from topospread.kube.objects import LabelSelector, NodeRequirements
@@ -238,20 +239,9 @@ def _source(source: pb.PersistentVolumeSource) -> tuple[str, str, bool]:
     if source.HasField("csi"):
         return source.csi.driver, source.csi.volume_handle, False
     for field, found in source.ListFields():
-        plugin, name = _IN_TREE[field.name]
+        plugin, name = IN_TREE[field.name]
         return plugin, getattr(found, name), True
     return "", "", False
-
-
-_IN_TREE: Final = {
-    "gce_persistent_disk": ("kubernetes.io/gce-pd", "pd_name"),
-    "aws_elastic_block_store": ("kubernetes.io/aws-ebs", "volume_id"),
-    "azure_disk": ("kubernetes.io/azure-disk", "disk_uri"),
-    "cinder": ("kubernetes.io/cinder", "volume_id"),
-    "vsphere_volume": ("kubernetes.io/vsphere-volume", "volume_path"),
-    "portworx_volume": ("kubernetes.io/portworx-volume", "volume_id"),
-}
-"""In-tree sources: the plugin, and the field of the volume's name."""
 
 
 def _labels(meta: pb.ObjectMeta) -> tuple[tuple[str, str], ...]:

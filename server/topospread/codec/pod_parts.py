@@ -35,6 +35,18 @@ if TYPE_CHECKING:
 
     ReadSelector = Callable[[pb.LabelSelector, str], Selector]
 
+IN_TREE: Final = {
+    "gce_persistent_disk": (GCE_PD, "pd_name"),
+    "aws_elastic_block_store": (AWS_EBS, "volume_id"),
+    "azure_disk": (AZURE_DISK, "disk_uri"),
+    "cinder": (CINDER, "volume_id"),
+    "vsphere_volume": (VSPHERE, "volume_path"),
+    "portworx_volume": (PORTWORX, "volume_id"),
+}
+"""In-tree sources of volumes, a pod's own and persistent ones: the plugin, and the field of the
+volume's name.
+"""
+
 ALWAYS: Final = "Always"
 RESTART_ALL: Final = "RestartAllContainers"
 RESTART_ALL_FEATURE: Final = "RestartAllContainersOnContainerExits"
@@ -85,26 +97,16 @@ def _volume(volume: pb.Volume) -> PodVolume | None:
 
 
 def _disk(source: pb.VolumeSource) -> Disk | None:
-    if source.HasField("gce_persistent_disk"):
-        gce = source.gce_persistent_disk
-        return Disk(GCE_PD, gce.pd_name, gce.read_only)
-    if source.HasField("aws_elastic_block_store"):
-        aws = source.aws_elastic_block_store
-        return Disk(AWS_EBS, aws.volume_id, aws.read_only)
     if source.HasField("iscsi"):
         return Disk(ISCSI, source.iscsi.iqn, source.iscsi.read_only)
     if source.HasField("rbd"):
         rbd = source.rbd
         handle = f"{rbd.pool or 'rbd'}/{rbd.image}"
         return Disk(RBD, handle, rbd.read_only, tuple(sorted(set(rbd.monitors))))
-    if source.HasField("cinder"):
-        return Disk(CINDER, source.cinder.volume_id, source.cinder.read_only)
-    if source.HasField("vsphere_volume"):
-        return Disk(VSPHERE, source.vsphere_volume.volume_path)
-    if source.HasField("azure_disk"):
-        return Disk(AZURE_DISK, source.azure_disk.disk_uri, source.azure_disk.read_only)
-    if source.HasField("portworx_volume"):
-        return Disk(PORTWORX, source.portworx_volume.volume_id, source.portworx_volume.read_only)
+    for field, found in source.ListFields():
+        if field.name in IN_TREE:
+            plugin, name = IN_TREE[field.name]
+            return Disk(plugin, getattr(found, name), getattr(found, "read_only", False))
     return None
 
 
