@@ -29,7 +29,7 @@ from topospread.cli.manifest_objects import (
 )
 from topospread.cli.options import PATH, ClientOptions
 from topospread.cli.request_options import warn_of_version
-from topospread.kube.versions import parse_version
+from topospread.kube.versions import oldest_version, parse_version
 from topospread.spread.settings import NEWEST, known_version
 from topospread_client import ManifestError, TopospreadClientError, object_from_manifest
 
@@ -176,7 +176,7 @@ class ManifestSource:
 
         newest: dict[Key, StoredObject] = {}
         lists: set[str] = set()
-        kubelets: set[KubernetesVersion] = set()
+        kubelets: set[str] = set()
         skipped: Counter[str] = Counter()
         errors = ManifestErrors(FieldValidation.WARN)
         with output.progress("reading MiB of") as progress:
@@ -195,29 +195,28 @@ class ManifestSource:
             _check_complete(name, newest)
         kinds.update(_all_listed(lists))
         yield from newest.values()
-        if kubelets and not options.kubernetes_version:
-            yield _reported(_oldest(kubelets))
+        oldest = oldest_version(kubelets)
+        if oldest is not None and not options.kubernetes_version:
+            _warn_of_kubelet(oldest)
+            yield _reported(oldest)
 
 
-def _kubelet_version(manifest: Manifest) -> Iterator[KubernetesVersion]:
-    """The version of a node's kubelet, if it has one."""
+def _kubelet_version(manifest: Manifest) -> Iterator[str]:
+    """The version of a node's kubelet, as it is written, if it has one."""
     found: Any = manifest.content if manifest.kind == "Node" else None
     for name in ("status", "nodeInfo", "kubeletVersion"):
         found = found.get(name) if isinstance(found, dict) else None
-    version = parse_version(found) if isinstance(found, str) else None
-    if version is not None:
-        yield version
+    if isinstance(found, str):
+        yield found
 
 
-def _oldest(kubelets: set[KubernetesVersion]) -> KubernetesVersion:
-    """The version that a cluster is judged by where only its kubelets say theirs."""
-    oldest = min(kubelets)
+def _warn_of_kubelet(oldest: KubernetesVersion) -> None:
+    """Warn that a cluster is judged by its kubelets' version, where these alone say one."""
     if _is_judged() and known_version(oldest) == oldest < NEWEST:
         output.warn(
             f"judged as Kubernetes {oldest}, the version of the oldest kubelet: a scheduler may be"
             " newer, which --kubernetes-version says"
         )
-    return oldest
 
 
 def _reported(version: KubernetesVersion) -> StoredObject:

@@ -42,7 +42,9 @@ class PartedMap(Generic[K, V]):
         return self._parts[hash(key) % _PARTS].get(key)
 
     def changed(self, rows: Mapping[K, V | None]) -> Self:
-        """The next version; None takes a key out."""
+        """The next version, this one where nothing changes; None takes a key out."""
+        if not rows:
+            return self
         parts = list(self._parts)
         copied: set[int] = set()
         size = self.size

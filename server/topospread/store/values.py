@@ -206,10 +206,7 @@ def progress(observed: Mapping[Kind, str]) -> list[Put]:
     highest by the rules that hold for any object, and its log entry comes in the transaction of
     what was read.
     """
-    return [
-        Put(StoredObject(Key(Kind.PROGRESS, "", str(kind.value)), b"", _NO_DIGEST, version))
-        for kind, version in observed.items()
-    ]
+    return [listed(kind, version=version) for kind, version in observed.items()]
 
 
 def version_record(version: KubernetesVersion) -> Put:

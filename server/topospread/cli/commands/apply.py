@@ -15,7 +15,7 @@ from topospread.cli.manifest_objects import storable_objects, warn_not_stored
 from topospread.cli.options import ClientOptions, server_verb
 from topospread.cli.render import writes
 from topospread.cli.request_options import input_options, validation_option
-from topospread.kube.versions import parse_version
+from topospread.kube.versions import oldest_version
 from topospread_client import TopospreadClientError
 from topospread_proto.v1.cluster_state_service_pb2 import (
     OBJECT_OUTCOME_IGNORED_STALE,
@@ -118,9 +118,8 @@ def _replace(
 
 def _oldest_kubelet(nodes: Iterable[ClusterObject]) -> str:
     """The version that the cluster is judged by, as with `--from`; empty where no node says its."""
-    said = (parse_version(each.node.status.node_info.kubelet_version) for each in nodes)
-    known = [version for version in said if version is not None]
-    return str(min(known)) if known else ""
+    oldest = oldest_version(each.node.status.node_info.kubelet_version for each in nodes)
+    return "" if oldest is None else str(oldest)
 
 
 def _full_lists(
