@@ -15,7 +15,15 @@ from packaging.requirements import Requirement
 
 from tests.redis_server import ROOT
 
-MODULES = {"__init__.py", "__main__.py", "cache.py", "checkpoints.py", "errors.py", "py.typed"}
+MODULES = {
+    "__init__.py",
+    "__main__.py",
+    "cache.py",
+    "checkpoints.py",
+    "errors.py",
+    "py.typed",
+    "wording.py",
+}
 PACKAGES = {
     *("access", "app", "calls", "cli", "codec", "config", "generated", "http", "index", "kube"),
     *("kubernetes", "replica", "rpc", "api", "service", "spread", "store", "telemetry"),

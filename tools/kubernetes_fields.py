@@ -31,6 +31,7 @@ _KINDS: Final = (
     "core.v1.PersistentVolume",
     "core.v1.PersistentVolumeClaim",
     "core.v1.Pod",
+    "core.v1.PodTemplate",
     "core.v1.ReplicationController",
     "core.v1.Service",
     "resource.v1.DeviceClass",

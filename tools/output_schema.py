@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_type_hints
 
 from topospread.cli.commands.explain import PendingWorkload
-from topospread.cli.commands.lint import LintItem
 from topospread.cli.documents import (
     API_VERSION,
     LEFT_OUT,
@@ -23,6 +22,7 @@ from topospread.cli.documents import (
 from topospread.cli.errors import Subject
 from topospread.cli.kinds import OBJECTS, STORED
 from topospread.cli.manifest_objects import NextReplica
+from topospread.cli.render.lint import LintItem
 from topospread.config.descriptions import SETTINGS
 from topospread.config.settings import ServerSettings
 from topospread.spread.linting.catalog import Severity
@@ -90,7 +90,7 @@ _KUBERNETES: Final[Mapping[str, tuple[str, _Json]]] = {
             "description": "An object as Kubernetes writes it, as far as it is kept.",
             "type": "object",
             "properties": {
-                "apiVersion": {"enum": ["v1", "apps/v1", "storage.k8s.io/v1"]},
+                "apiVersion": {"enum": ["v1", "apps/v1", "batch/v1", "storage.k8s.io/v1"]},
                 "kind": {"enum": [*STORED, *(f"{kind}List" for kind in OBJECTS)]},
                 "metadata": {"type": "object"},
                 "items": {
@@ -112,6 +112,8 @@ _SEVERITY: Final = {"enum": [constant(str(each.value)) for each in Severity]}
 _REASONS: Final = [each for each in error_reason_pb2.ErrorReason.values() if each]
 
 _MAY_LACK: Final[Mapping[str, set[str]]] = {
+    "counted": {"ConstraintStatus", "ConstraintExplanation"},
+    "decider": {"RankDeletionsResponse"},
     "expire_time": {"Lease", "PlacePodResponse", "Reservation", "ReserveNodeResponse"},
     "explanation": {"PendingPods"},
     "fewest_nodes": {"SimulateResponse"},
@@ -126,6 +128,7 @@ _MAY_LACK: Final[Mapping[str, set[str]]] = {
     "scores": {"DomainExplanation"},
     "start_time": {"GetServerInfoResponse"},
     "store_unreachable_for": {"Cluster", "ResponseMeta"},
+    "workload": {"DeletionDecider", "WorkloadPodCount"},
 }
 """Messages that may be without a message or constant of this name; all others have it."""
 

@@ -66,6 +66,37 @@ EXPLAINED: Final[Mapping[str, str]] = {
         "a constraint that the API server refuses says so in its own row"
     ),
     r"\bdefaulted\nold nothing": "an evaluation says that its constraints are the profile's",
+    r"only in old: .*(RemovePods|remove_pods)": (
+        "removed: no pod is to be removed, a workload's own come again"
+    ),
+    r"\b(suggestions?|cause|missing_?[kK]eys)\b": (
+        "suggestions mend the cause, which a line says; keys that nodes lack are named"
+    ),
+    r"command explained for people: stdout\[\]": (
+        "explain names the keys that nodes lack, and has another order of suggestions"
+    ),
+    r"\badvice\b": "a node in the domain that is open comes before others",
+    r"must be one of KIND_|an object without content": (
+        "volumes, what they rest on, devices and Jobs are stored"
+    ),
+    r"^(Get|Watch|List|Delete)Objects?: (code|events|message|details\[\])": (
+        "a kind that is asked for may be one of those"
+    ),
+    r"kubernetesVersion\b": "answers name the version whose rules they follow",
+    r"unknown feature gate; known": "a feature gate of Kubernetes 1.38",
+    r"\b(unknownKinds|notModelled)\b": "what is not looked at is named",
+    r"FIT_NODE_AND_RESOURCES": "renamed: FIT_ALL asks all filters",
+    r"\b(gatedPodCount|waitingReason|counted)\b|items\[\]\.message|constraints?(\[\])?\.message": (
+        "reports say why pods wait, whose are counted, and why no node takes the next replica"
+    ),
+    r"\bdecider\b|RankDeletions: .*(outcomes|pods|strategy|keepsLongest)": (
+        "a StatefulSet's and a Job's own order is shown, and who decides"
+    ),
+    r"PlanRebalance: .*notes\[\]": "the note on soft constraints names include_soft",
+    r"\b1 objects\b": "one object is no objects",
+    r"INVALID_FIELDS replicaSelector|\bcapacities\b": "ExplainPod tells the room for replicas",
+    r"stdout\.workloads\b": "Simulate says what it places of workloads that are there",
+    r"command no mistakes: .*(mend|text)": "RolloutSkew says how often, and what its mend costs",
     r"command unknown verb: stderr\[\]": "click's own words, without a suggestion",
 }
 """Reasons of differences that are meant, by what is found in a group and the two values.

@@ -55,19 +55,33 @@ if TYPE_CHECKING:
     )
     from topospread_client._client import Client as Client
     from topospread_client._connection import Connection as Connection
-    from topospread_client._credentials import Tls as Tls
-    from topospread_client._manifests import (
+    from topospread_client._controller_labels import (
         CONTROLLER_LABELS as CONTROLLER_LABELS,
         NEW_REVISION as NEW_REVISION,
         ORDINAL_LABELS as ORDINAL_LABELS,
+    )
+    from topospread_client._credentials import Tls as Tls
+    from topospread_client._manifests import (
         Manifest as Manifest,
         ManifestError as ManifestError,
         args_from_manifest as args_from_manifest,
         manifest_from_object as manifest_from_object,
         object_from_manifest as object_from_manifest,
         pod_from_manifest as pod_from_manifest,
+        pod_from_template as pod_from_template,
         selector_from_manifest as selector_from_manifest,
         selector_from_query as selector_from_query,
+    )
+    from topospread_client._pod_templates import (
+        ConstraintList as ConstraintList,
+        PodTemplate as PodTemplate,
+        SpreadParts as SpreadParts,
+        has_known_template as has_known_template,
+        is_own_kind as is_own_kind,
+        known_template as known_template,
+        pod_templates as pod_templates,
+        spread_parts as spread_parts,
+        template_reference as template_reference,
     )
     from topospread_client._status import error_from_status as error_from_status
     from topospread_client._unknown_fields import (
@@ -86,11 +100,15 @@ _LAZY: Final = {
         "_arguments": "ObjectLike PodLike SelectorLike",
         "_client": "Client",
         "_connection": "Connection",
+        "_controller_labels": "CONTROLLER_LABELS NEW_REVISION ORDINAL_LABELS",
         "_credentials": "Tls",
         "_manifests": """
-            CONTROLLER_LABELS NEW_REVISION ORDINAL_LABELS Manifest ManifestError args_from_manifest
-            manifest_from_object object_from_manifest pod_from_manifest selector_from_manifest
-            selector_from_query
+            Manifest ManifestError args_from_manifest manifest_from_object object_from_manifest
+            pod_from_manifest pod_from_template selector_from_manifest selector_from_query
+        """,
+        "_pod_templates": """
+            ConstraintList PodTemplate SpreadParts has_known_template is_own_kind known_template
+            pod_templates spread_parts template_reference
         """,
         "_status": "error_from_status",
         "_unknown_fields": "KUBERNETES_VERSION unknown_fields",

@@ -65,6 +65,7 @@ ObjectLike: TypeAlias = (
     | kube.ResourceClaim
     | kube.DeviceClass
     | kube.ResourceSlice
+    | kube.Job
     | Mapping[str, Any]
 )
 """An object that a server keeps, as a message, bare or in its envelope, or as a manifest."""

@@ -7,12 +7,12 @@ has another meaning than none. Nothing is defaulted or validated.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from topospread_client._controller_labels import add_controller_labels
 from topospread_client._errors import INVALID_FIELDS, InvalidRequest, Violation, invalid
 from topospread_client._manifest_fields import (
     FieldTypeError,
@@ -20,6 +20,13 @@ from topospread_client._manifest_fields import (
     field_type_error,
     field_values,
     plain,
+)
+from topospread_client._pod_templates import (
+    PodTemplate,
+    at_path,
+    own_path,
+    path_text,
+    pod_templates,
 )
 from topospread_client._unknown_fields import GROUPS
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import (
@@ -54,6 +61,11 @@ _OTHER_FIELDS: Final = frozenset({"resource.k8s.io/v1alpha3", "resource.k8s.io/v
 
 _OWNERS: Final = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet"})
 """Workloads that control their pods themselves and decide their default constraints."""
+
+_MOST_NAMED: Final = 5
+"""Pod templates that an error names."""
+
+_SELECTING_BY_LABELS: Final = frozenset({"ReplicationController", "DeploymentConfig"})
 
 _PART: Final = re.compile(r"(?:[^,(]|\([^)]*\)?)*")
 _REQUIREMENT: Final = re.compile(
@@ -114,29 +126,39 @@ def object_from_manifest(manifest: Manifest) -> ClusterObject | None:
     return ClusterObject(**content)
 
 
-def pod_from_manifest(manifest: Manifest, *, known_labels_only: bool = False) -> Pod:
+def pod_from_manifest(
+    manifest: Manifest, *, template: str = "", known_labels_only: bool = False
+) -> Pod:
     """Convert a manifest to a pod: its own, or the pod that a workload would make.
 
-    Without kind it is taken for a pod. The pod of a workload (anything with a pod template in
-    ``spec.template``, and CronJobs) has no name but a generateName, and the workload's namespace;
-    a ReplicationController, ReplicaSet or StatefulSet becomes its controlling owner. It has the
-    labels that the workload's controller would add to the first pod of a new revision, and a volume
-    for each of ``spec.volumeClaimTemplates``, whose claim has no name: each pod gets its own.
+    Without kind it is taken for a pod. A workload is anything with a pod template: Kubernetes' own
+    kinds, and others wherever they have it. Its pod has no name but a generateName, and the
+    workload's namespace; a ReplicationController, ReplicaSet or StatefulSet becomes its controlling
+    owner. It has the labels that the workload's controller would add to the first pod of a new
+    revision, as far as that controller is known, and a volume for each of the
+    ``volumeClaimTemplates`` beside the template, whose claim has no name: each pod gets its own.
 
     Args:
         manifest: of the pod or workload.
+        template: path of the pod template, where the workload has several: a path of
+            `pod_templates`.
         known_labels_only: of the controller's labels add only those whose value the manifest tells
             of all pods.
 
     Raises:
-        ManifestError: another kind, or a value of a wrong type.
+        ManifestError: another kind, several templates of which none is named, or a value of a wrong
+            type.
     """
-    pod = pod_or_values(manifest, known_labels_only=known_labels_only)
+    pod = pod_or_values(manifest, template=template, known_labels_only=known_labels_only)
     return pod if isinstance(pod, Pod) else Pod(**pod)
 
 
 def pod_or_values(
-    manifest: Manifest, skipped: frozenset[str] = frozenset(), *, known_labels_only: bool = False
+    manifest: Manifest,
+    skipped: frozenset[str] = frozenset(),
+    *,
+    template: str = "",
+    known_labels_only: bool = False,
 ) -> Pod | dict[str, Any]:
     """Convert a manifest as `pod_from_manifest` does; a pod's own to its message's fields.
 
@@ -145,26 +167,49 @@ def pod_or_values(
     kind = _text(manifest, "kind")
     if kind in ("", "Pod"):
         return _values(Pod.DESCRIPTOR, manifest, skipped=skipped)
-    path = (
-        ["spec", "jobTemplate", "spec", "template"] if kind == "CronJob" else ["spec", "template"]
+    return pod_from_template(
+        _template(manifest, kind, template), known_labels_only=known_labels_only
     )
-    parts: list[Any] = [manifest]
-    for part in path:
-        parts.append(parts[-1].get(part) if isinstance(parts[-1], Mapping) else None)
-    *_, spec, template = parts
-    if template is None:
-        raise ManifestError(".".join(path), f"required: a {kind} has a pod template there")
-    pod = _pod_of_workload(manifest, kind, ".".join(path), template)
-    name = pod.metadata.generate_name.removesuffix("-")
-    _add_controller_labels(pod, kind, name, spec, known_only=known_labels_only)
-    _add_claims(pod, spec.get("volumeClaimTemplates"))
-    return pod
+
+
+def pod_from_template(template: PodTemplate, *, known_labels_only: bool = False) -> Pod:
+    """Convert a pod template of `pod_templates`, as `pod_from_manifest` does.
+
+    Raises:
+        ManifestError: as `pod_from_manifest`; paths are from the root of the object.
+    """
+    if not isinstance(template, PodTemplate):
+        raise ManifestError("", str(field_type_error("PodTemplate", template)))
+    kind = _text(template.holder, "kind")
+    if kind in ("", "Pod"):
+        return Pod(**_values(Pod.DESCRIPTOR, template.content, template.text))
+    if template.content is None:
+        where = template.text or path_text(own_path(kind))
+        raise ManifestError(where, f"required: a {kind} has a pod template there")
+    return _pod_of_template(template, known_labels_only=known_labels_only)
+
+
+def _template(manifest: Manifest, kind: str, wanted: str) -> PodTemplate:
+    """The pod template of a workload that is meant."""
+    found = pod_templates(manifest)
+    if wanted:
+        found = [each for each in found if each.text == wanted]
+    elif not found and (given := at_path(manifest, (), own_path(kind))) is not None:
+        return given
+    if len(found) > 1:
+        paths = ", ".join(each.text for each in found[:_MOST_NAMED])
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        raise ManifestError("", f"has {len(found)} pod templates, and none is named: {paths}{more}")
+    if not found:
+        where = wanted or path_text(own_path(kind))
+        raise ManifestError(where, f"required: a {kind} has a pod template there")
+    return found[0]
 
 
 def selector_from_manifest(manifest: Manifest) -> LabelSelector | None:
     """Label selector of a workload; None where it has none.
 
-    A ReplicationController selects with labels, all others with a label selector.
+    ReplicationControllers and DeploymentConfigs select with labels, all others with a selector.
 
     Raises:
         ManifestError: a value of a wrong type.
@@ -174,7 +219,7 @@ def selector_from_manifest(manifest: Manifest) -> LabelSelector | None:
     given = spec.get("selector") if isinstance(spec, Mapping) else None
     if given is None:
         return None
-    if kind == "ReplicationController":
+    if kind in _SELECTING_BY_LABELS:
         given = {"matchLabels": given}
     return LabelSelector(**_values(LabelSelector.DESCRIPTOR, given, "spec.selector"))
 
@@ -230,31 +275,37 @@ def args_from_manifest(manifest: Manifest) -> PodTopologySpreadArgs:
     return PodTopologySpreadArgs(**_values(PodTopologySpreadArgs.DESCRIPTOR, own, strict=True))
 
 
-def _pod_of_workload(manifest: Manifest, kind: str, path: str, template: object) -> Pod:
-    made = PodTemplateSpec(**_values(PodTemplateSpec.DESCRIPTOR, template, path))
+def _pod_of_template(found: PodTemplate, *, known_labels_only: bool) -> Pod:
+    holder, kind = found.holder, _text(found.holder, "kind")
+    made = PodTemplateSpec(**_values(PodTemplateSpec.DESCRIPTOR, found.content, found.text))
     pod = Pod(metadata=made.metadata, spec=made.spec)
     # Of the workload itself only the metadata is read.
-    workload = Pod(**_values(Pod.DESCRIPTOR, {"metadata": manifest.get("metadata")}))
+    workload = Pod(**_values(Pod.DESCRIPTOR, {"metadata": holder.get("metadata")}))
     meta = workload.metadata
     pod.metadata.name = ""
     pod.metadata.generate_name = f"{meta.name}-"
     pod.metadata.namespace = meta.namespace
-    if kind in _OWNERS:
-        pod.metadata.owner_references.add(
-            api_version=_text(manifest, "apiVersion"),
-            kind=kind,
-            name=meta.name,
-            uid=meta.uid,
-            controller=True,
-        )
+    beside = found.around[-1] if found.around else None
+    around = beside if isinstance(beside, Mapping) else {}  # templates may be elements of a list
+    if len(found.around) == len(own_path(kind)):  # its controller's labels are those of its kind
+        if kind in _OWNERS:
+            pod.metadata.owner_references.add(
+                api_version=_text(holder, "apiVersion"),
+                kind=kind,
+                name=meta.name,
+                uid=meta.uid,
+                controller=True,
+            )
+        add_controller_labels(pod, kind, meta.name, around, known_only=known_labels_only)
+    _add_claims(pod, around.get("volumeClaimTemplates"), found.owner_text)
     return pod
 
 
-def _add_claims(pod: Pod, templates: object) -> None:
+def _add_claims(pod: Pod, templates: object, path: str) -> None:
     """Add volumes for the claims that are made with each pod, in the place of those so named."""
     if templates is None:
         return
-    where = "spec.volumeClaimTemplates"
+    where = f"{path}.volumeClaimTemplates"
     if not isinstance(templates, list | tuple):
         raise ManifestError(where, str(field_type_error("array", templates)))
     names = []
@@ -313,86 +364,3 @@ def _requirement(part: str, path: str) -> LabelSelectorRequirement:
     return LabelSelectorRequirement(
         key=found["key"], operator=operator, values=map(str.strip, values)
     )
-
-
-# Labels that controllers add to the pods of workloads, which no pod template has. They decide what
-# matchLabelKeys counts. Where only a controller knows the value, the pods of a manifest get one of
-# their own: they are a new revision, beside those that run already.
-
-NEW_REVISION: Final = "new_"
-"""Begins the value of a label that only a controller knows. No controller makes such a value:
-neither hashes nor names of objects have an underscore.
-"""
-
-_NAMES_OF_JOBS: Final = ("batch.kubernetes.io/job-name", "job-name")
-"""Labels whose value is the name of the Job."""
-
-_TEMPLATE_HASH: Final = "pod-template-hash"
-_REVISION_HASH: Final = "controller-revision-hash"
-_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
-_POD_INDEX: Final = "apps.kubernetes.io/pod-index"
-_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-
-ORDINAL_LABELS: Final = frozenset({_POD_NAME, _POD_INDEX, _COMPLETION_INDEX})
-"""Labels whose values end in the number of the pod."""
-
-_OF_JOBS: Final = (
-    *_NAMES_OF_JOBS,
-    "batch.kubernetes.io/controller-uid",
-    _COMPLETION_INDEX,
-    "controller-uid",
-)
-
-CONTROLLER_LABELS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "Deployment": (_TEMPLATE_HASH,),
-        "ReplicaSet": (_TEMPLATE_HASH,),
-        "Rollout": ("rollouts-pod-template-hash",),
-        "CloneSet": (_REVISION_HASH, _TEMPLATE_HASH),
-        "StatefulSet": (_REVISION_HASH, _POD_NAME, _POD_INDEX),
-        "DaemonSet": (_REVISION_HASH, "pod-template-generation"),
-        "Job": _OF_JOBS,
-        "CronJob": _OF_JOBS,
-    }
-)
-"""Labels that controllers add to the pods of each kind of workload."""
-
-
-def _add_controller_labels(
-    pod: Pod, kind: str, name: str, spec: Mapping[str, Any], *, known_only: bool = False
-) -> None:
-    """Add the labels that the first pod of a workload gets from its controller.
-
-    Those that the template has stay. A ReplicaSet adds none: the Deployment that made it wrote them
-    into its template. `spec` is what has the template: the workload's, or that of a CronJob's job.
-    `known_only` are those whose value the manifest tells of all its pods.
-    """
-    added = () if kind == "ReplicaSet" else CONTROLLER_LABELS.get(kind, ())
-    labels = pod.metadata.labels
-    missing = [label for label in added if label not in labels]
-    if not missing:
-        return
-    content = kind.encode() + b"\0" + pod.SerializeToString(deterministic=True)
-    revision = NEW_REVISION + hashlib.sha256(content).hexdigest()[:8]
-    known = _known_values(kind, name, spec)
-    for label in missing:
-        value = known.get(label, "" if known_only else revision)
-        if value and not (known_only and label in ORDINAL_LABELS):
-            labels[label] = value
-
-
-def _known_values(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, str]:
-    """Values that the manifest tells; empty where there is no such label."""
-    if kind == "StatefulSet":
-        ordinals = spec.get("ordinals")
-        start = ordinals.get("start") if isinstance(ordinals, Mapping) else None
-        first = int(start) if isinstance(start, int) and 0 < start < 2**31 else 0
-        return {_POD_NAME: f"{name}-{first}", _POD_INDEX: str(first)}
-    if kind not in ("Job", "CronJob"):
-        return {}
-    known = {_COMPLETION_INDEX: "0" if spec.get("completionMode") == "Indexed" else ""}
-    if spec.get("manualSelector"):
-        known |= dict.fromkeys((label for label in _OF_JOBS if label != _COMPLETION_INDEX), "")
-    elif kind == "Job" and name:
-        known |= dict.fromkeys(_NAMES_OF_JOBS, name)
-    return known

@@ -40,6 +40,7 @@ RESOURCES: Final = (
     Resource("v1", "replicationcontrollers", "ReplicationController"),
     Resource("apps/v1", "replicasets", "ReplicaSet"),
     Resource("apps/v1", "statefulsets", "StatefulSet"),
+    Resource("batch/v1", "jobs", "Job"),
     Resource("v1", "namespaces", "Namespace", namespaced=False),
     Resource("v1", "persistentvolumes", "PersistentVolume", namespaced=False),
     Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim"),

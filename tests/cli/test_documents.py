@@ -34,7 +34,7 @@ ANSWERS = [
     (("get", "constraints"), "", "ConstraintList"),
     (("get", "constraint/missing"), "", "Error"),
     (("report",), "", "ConstraintList"),
-    (("report", "--state", "blocked", "-n", "missing"), "", "ConstraintList"),
+    (("report", "--state", "blocked", "--key", "missing"), "", "ConstraintList"),
     (("report", "--state", "bad"), "", "Error"),
     (("evaluate", "-f", "-"), POD, "EvaluationList"),
     (("evaluate", "-f", "-"), NOWHERE, "EvaluationList"),

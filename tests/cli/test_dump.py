@@ -80,6 +80,14 @@ def test_a_dump_is_the_state_wherever_it_is_read(loaded, bare, cluster, tmp_path
 
 
 OTHERS = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: nightly
+  namespace: shop
+  ownerReferences:
+    - {apiVersion: batch/v1, kind: CronJob, name: backup, uid: u-backup, controller: true}
+---
 apiVersion: v1
 kind: ReplicationController
 metadata: {name: old, namespace: shop, uid: u-old}

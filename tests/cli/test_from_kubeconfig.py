@@ -126,7 +126,7 @@ def test_kinds_that_answers_may_lack_are_done_without(bare, api, tmp_path):
     assert (said.code, said.lines, said.err) == (0, PODS, "")
     known = {
         *("PersistentVolumeClaim", "CSINode", "CSIDriver", "CSIStorageCapacity"),
-        *("VolumeAttachment", "DeviceClass", "ResourceClaim", "ResourceSlice"),
+        *("VolumeAttachment", "DeviceClass", "ResourceClaim", "ResourceSlice", "Job"),
     }
     assert empty_lists(bare("dump", *config).out) == known
     api.forbidden.clear()

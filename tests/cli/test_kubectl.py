@@ -207,7 +207,10 @@ def test_two_contexts_are_refused(plugin, config, shop, empty):
 def test_a_report_of_no_constraint_says_in_which_namespace_it_looked(plugin, config, tmp_path):
     (tmp_path / "state.yaml").write_text(spreads.STATES)
     said = plugin("report", "--from", tmp_path / "state.yaml", "-n", "other")
-    assert said.err == "no constraints in namespace other: -A shows those of all\n"
+    assert said.err == (
+        "topospread: there are no pods in namespace other, so nothing was checked:"
+        " -A looks in all namespaces\n"
+    )
 
 
 def test_an_unknown_context_is_named(plugin, config):

@@ -17,6 +17,7 @@ from topospread.cli.manifest_files import read, read_value
 
 POD = "kind: Pod\nmetadata: {name: p}\n"
 JSON_POD = json.dumps({"kind": "Pod", "metadata": {"name": "p"}})
+LIST_IN_YAML = f"apiVersion: v1\nitems:\n- {JSON_POD}\nkind: List\nmetadata: {{}}\n"
 
 
 @pytest.fixture
@@ -55,6 +56,11 @@ FORMS = {
     "generated name": ("kind: Pod\nmetadata: {generateName: p-}", ["Pod p-"]),
     "no metadata": ("kind: Pod\nmetadata: 5", ["Pod without a name"]),
     "utf-16": (POD.encode("utf-16"), ["Pod p"]),
+    "utf-16 of the other order": (b"\xfe\xff" + POD.encode("utf-16-be"), ["Pod p"]),
+    "json in utf-16": (JSON_POD.encode("utf-16"), ["Pod p"]),
+    "json behind a mark": (b"\xef\xbb\xbf" + JSON_POD.encode(), ["Pod p"]),
+    "yaml behind a mark": (b"\xef\xbb\xbf" + POD.encode(), ["Pod p"]),
+    "line ends of Windows": (f"---\n{POD}---\n{POD}".replace("\n", "\r\n"), ["Pod p", "Pod p"]),
 }
 
 
@@ -106,7 +112,9 @@ def test_a_page_of_a_list_is_not_the_whole_list(written):
 
 @pytest.mark.parametrize(("content", "expected"), FORMS.values(), ids=FORMS)
 def test_forms_of_manifests_are_read(written, content, expected):
-    assert labels(read([written(content)])) == expected
+    path = written(content)
+    assert labels(read([path])) == expected
+    assert labels(manifest_files.stream(path, lambda *_: None)) == expected
 
 
 def test_manifest_has_its_file_and_line(written):
@@ -140,6 +148,16 @@ def test_directories_give_their_files_in_order(written, tmp_path):
     folder = str(tmp_path / "folder")
     assert labels(read([folder])) == ["Pod first", "Pod second"]
     assert labels(read([folder], recursive=True)) == ["Pod first", "Pod second", "Pod deep"]
+
+
+def test_empty_standard_input_is_refused(monkeypatch):
+    for content in (b"", b" \n"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        with pytest.raises(BadInput, match="standard input is empty: did the command"):
+            read(["-"])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        with pytest.raises(BadInput, match="standard input is empty: did the command"):
+            list(manifest_files.stream("-", lambda *_: None))
 
 
 def test_standard_input_and_files_together(written, monkeypatch):
@@ -198,6 +216,29 @@ MISTAKES = {
         ": it looks like a template of Helm: give the output of `helm template`",
     ),
     "gzip": (gzip.compress(POD.encode()), ": compressed with gzip: unpack it first, with `gunzip`"),
+    "zip": (b"PK\x03\x04" + bytes(30), ": an archive: unpack it first, and name its folder"),
+    "tar": (
+        b"x" + bytes(256) + b"ustar" + bytes(250),
+        ": an archive: unpack it first, and name its folder",
+    ),
+    "Latin-1": (
+        "kind: Pod\nx: caf\xe9 au lait\n".encode("latin-1"),
+        ":2: not YAML: it is no UTF-8",
+    ),
+    "Latin-1 in JSON": (
+        '{"kind": "Pod",\n"x": "caf\xe9"}'.encode("latin-1"),
+        ":2: not JSON: it is no UTF-8: save it as UTF-8",
+    ),
+    "objects without a separator": (
+        f"apiVersion: v1\n{POD}apiVersion: v1\n{POD}",
+        ":4: not YAML: the key 'apiVersion' is given twice: a line of `---` is missing before it",
+    ),
+    "lists without a separator": (
+        f"{LIST_IN_YAML}{LIST_IN_YAML}",
+        ":6: not YAML: the key 'apiVersion' is given twice: a line of `---` is missing before it",
+    ),
+    "a list that is cut": (LIST_IN_YAML.partition("kind: List")[0], ":1: this list has no `kind`"),
+    "an array of objects": (f"[{JSON_POD}]", "a list: `kubectl get -o json` prints them as a List"),
     "not text": (b"\x00\x01\x02", ": not YAML: "),
     "not utf-8": (b"kind: \xff\xfe\n", ": not YAML: "),
     "deep nesting": ("[" * 5000, ": not JSON: nested too deep"),
@@ -209,7 +250,7 @@ MISTAKES = {
         ("? " * 200_000).encode("utf-16"),
         ":1: not YAML: nested more than 200 deep",
     ),
-    "cut UTF-16": (b"\xff\xfea", ":1: not YAML: incomplete UTF-16 character"),
+    "cut UTF-16": (b"\xff\xfea", ": it begins as UTF-16 and does not go on so: save it as UTF-8"),
     "lists in lists": (
         '{"kind":"List","items":[' * 400 + JSON_POD + "]}" * 400,
         ": lists within lists, more than 8 deep",

@@ -148,4 +148,4 @@ def test_lint_knows_that_a_cordoned_domain_gets_no_pod_of_the_new_revision(asked
     state, selector = old + CORDONED, {"matchLabels": {"app": "w"}}
     said = asked("lint", HASH, "-o", "json", state=state, replicas=2, selector=selector)
     found = {each["code"]: each["text"] for each in json.loads(said.out)["items"]}
-    assert "1 of 2 domains that count has no node for the pod" in found["TooFewDomains"]
+    assert "1 of 2 domains that count has no node for the pod" in found["RolloutDeadlock"]

@@ -120,7 +120,7 @@ def test_closed_stdout_matters_only_to_verbs_that_print(server, tmp_path):
     file.write_text("kind: Secret\nmetadata: {name: s}\n")
     code, said = in_shell(f"apply -f {file} --address {server} >&-")
     assert code == 0
-    assert "skipped: 1 Secret" in said
+    assert "not needed: 1 Secret" in said
 
 
 def test_kinds_that_may_decide_are_not_called_others(server, tmp_path):
@@ -129,7 +129,7 @@ def test_kinds_that_may_decide_are_not_called_others(server, tmp_path):
     file.write_text("---\n".join([f"kind: {kind}\nmetadata: {{name: s}}\n" for kind in kinds]))
     code, said = in_shell(f"apply -f {file} --address {server} >&-")
     assert code == 0
-    assert "skipped: 1 Secret (kinds that no answer depends on)" in said
+    assert "not needed: 1 Secret (answers look at pods, not at what makes them)" in said
     assert "1 DeviceTaintRule, 1 PriorityClass (kinds that are not read: answers name" in said
 
 

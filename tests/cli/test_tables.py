@@ -168,7 +168,7 @@ def test_reasons_that_would_be_too_many_are_counted(topospread):
 
 
 def test_pages_are_joined(reported, monkeypatch):
-    monkeypatch.setattr("topospread.cli.render.constraints.PAGE_SIZE", 1)
+    monkeypatch.setattr("topospread.cli.render.constraint_lists.PAGE_SIZE", 1)
     assert owners(reported("report", "--no-headers")) == WORST_FIRST
     assert owners(reported("report", "--no-headers", "--limit", "3")) == WORST_FIRST[:3]
 

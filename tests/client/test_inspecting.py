@@ -8,7 +8,7 @@ from tests.client.manifests import TWO_ZONES, pod, spread
 from tests.waiting import PATIENCE
 from topospread_client import ConstraintTable, trace_id
 from topospread_proto.v1 import inspector_service_pb2 as pb
-from topospread_proto.v1.common_pb2 import ResponseMeta
+from topospread_proto.v1.common_pb2 import ResponseMeta, WorkloadReference
 
 TEAMS = "example.com/team"
 
@@ -70,7 +70,7 @@ def test_constraints_are_listed_worst_first_with_totals(zones):
         ({"filter": {"states": [pb.SPREAD_STATE_VIOLATED, "Ineffective"]}}, ["web", "log"]),
         ({"filter": {"topology_key": TEAMS}}, ["log"]),
         ({"filter": {"owner": {"kind": "Job"}}}, ["log"]),
-        ({"filter": {"owner": pb.WorkloadReference(name="db")}}, ["db"]),
+        ({"filter": {"owner": WorkloadReference(name="db")}}, ["db"]),
         ({"filter": {"when_unsatisfiable": "ScheduleAnyway"}}, ["log", "db"]),
         ({"order": "name"}, ["log", "db", "web"]),
     ],

@@ -218,3 +218,127 @@ def test_without_strict_validation_unknown_fields_are_left_out(offline: Caller):
     for validation in (None, "IGNORE"):
         with pytest.raises(Unavailable):
             offline.evaluate_pod(MISSPELT, validation=validation)
+
+
+CONSTRAINED = {"spec": {"containers": [{}], "topologySpreadConstraints": [CONSTRAINT]}}
+DEPLOYMENT = {"kind": "Deployment", "spec": {"selector": {}, "template": CONSTRAINED}}
+OF_POD = "spec.template.spec"
+FIRST = f"{OF_POD}.topologySpreadConstraints[0]"
+
+
+def placed(manifest: Any, path: list[Any], name: str, value: Any) -> Any:
+    """A copy of a manifest with one field more."""
+    if not path:
+        return {**manifest, name: value}
+    first, *rest = path
+    if isinstance(manifest, list):
+        return [
+            placed(each, rest, name, value) if n == first else each
+            for n, each in enumerate(manifest)
+        ]
+    return {**manifest, first: placed(manifest.get(first, {}), rest, name, value)}
+
+
+IN_FIRST = ["spec", "template", "spec", "topologySpreadConstraints", 0]
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "value", "hint"),
+    [
+        (IN_FIRST, "matchLabels", {}, f"it belongs under {FIRST}.labelSelector"),
+        (IN_FIRST, "matchExpressions", [], f"it belongs under {FIRST}.labelSelector"),
+        (IN_FIRST, "selector", {}, 'did you mean "labelSelector"?'),
+        (
+            [*IN_FIRST, "labelSelector"],
+            "app",
+            "a",
+            f"it belongs under {FIRST}.labelSelector.matchLabels",
+        ),
+        (
+            [*IN_FIRST, "labelSelector"],
+            "a.b/c",
+            1,
+            f"it belongs under {FIRST}.labelSelector.matchLabels",
+        ),
+        ([*IN_FIRST, "labelSelector"], "matchLabel", {}, 'did you mean "matchLabels"?'),
+        ([*IN_FIRST, "labelSelector"], "maxSkew", 1, f"it belongs under {FIRST}"),
+        (
+            [*IN_FIRST, "labelSelector"],
+            "operator",
+            "In",
+            f"it belongs under {FIRST}.labelSelector.matchExpressions[]",
+        ),
+        ([], "topologySpreadConstraints", [], f"it belongs under {OF_POD}"),
+        (["metadata"], "topologySpreadConstraints", [], f"it belongs under {OF_POD}"),
+        (["spec"], "topologySpreadConstraints", [], f"it belongs under {OF_POD}"),
+        (["spec", "template"], "topologySpreadConstraints", [], f"it belongs under {OF_POD}"),
+        (
+            ["spec", "template", "spec", "containers", 0],
+            "topologySpreadConstraints",
+            [],
+            f"it belongs under {OF_POD}",
+        ),
+        (
+            ["spec", "template", "spec", "affinity", "podAntiAffinity"],
+            "topologySpreadConstraints",
+            [],
+            f"it belongs under {OF_POD}",
+        ),
+        (["spec"], "maxSkew", 1, f"it belongs under {OF_POD}.topologySpreadConstraints[]"),
+        (["spec"], "nodeSelector", {}, f"it belongs under {OF_POD}"),
+        (["spec"], "labels", {}, "it belongs under spec.template.metadata"),
+        (["spec", "template", "spec"], "replicas", 3, "it belongs under spec"),
+        (["spec"], "x" * 100, 3, ""),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "pod.object"])
+def test_a_field_at_a_wrong_place_is_shown_where_it_belongs(path, name, value, hint, prefix):
+    (found,) = unknown_fields(placed(DEPLOYMENT, path, name, value), prefix)
+    root = f"{prefix}." if prefix else ""
+    assert found.description == hint.replace("under ", f"under {root}")
+    assert found.field.startswith(root)
+    assert found.field.endswith(name)
+
+
+OPERATOR = {"apiVersion": "example.com/v1", "kind": "Broker", "spec": {}}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        ({**OPERATOR, "spec": {"template": {"spec": {"containers": [], "timeout": 1}}}}, []),
+        (
+            {
+                **OPERATOR,
+                "spec": {"a": [{"template": {"spec": {"topologySpreadConstraints": [{"x": 1}]}}}]},
+            },
+            ["spec.a[0].template.spec.topologySpreadConstraints[0].x"],
+        ),
+        (
+            {**OPERATOR, "spec": {"topologySpreadConstraints": [{"maxSkews": 1}, 5]}},
+            ["spec.topologySpreadConstraints[0].maxSkews"],
+        ),
+        (
+            {
+                "apiVersion": "argoproj.io/v1alpha1",
+                "kind": "Rollout",
+                "spec": {"template": CONSTRAINED, "topologySpreadConstraints": []},
+            },
+            ["spec.topologySpreadConstraints"],
+        ),
+        (
+            {
+                "apiVersion": "monitoring.coreos.com/v1",
+                "kind": "Prometheus",
+                "spec": {"topologySpreadConstraints": [{"additionalLabelSelectors": "OnShard"}]},
+            },
+            [],
+        ),
+        (
+            {"apiVersion": "v1", "kind": "PodTemplate", "template": {"specs": {}}},
+            ["template.specs"],
+        ),
+    ],
+)
+def test_of_other_kinds_constraints_alone_are_known(manifest, expected):
+    assert paths(manifest) == expected

@@ -322,6 +322,26 @@ CAUSES: list[Cause] = [
     *bad("domainLimit", INVALID, ExplainPod=decision.ExplainPodRequest(
         pod=GIVEN, domain_limit=1001
     )),
+    *bad("replicaSelector.matchLabels", MANY, ExplainPod=decision.ExplainPodRequest(
+        pod=GIVEN,
+        replica_selector=kubernetes.LabelSelector(match_labels={f"{n}": "" for n in range(5001)}),
+    )),
+    *bad("replicaSelector", MANY, ExplainPod=decision.ExplainPodRequest(
+        pod=GIVEN,
+        replica_selector=kubernetes.LabelSelector(
+            match_labels={f"{n}": "" for n in range(3000)},
+            match_expressions=[
+                kubernetes.LabelSelectorRequirement(key="a", operator="In", values=["b"] * 3000)
+            ],
+        ),
+    )),
+    *bad("replicaSelector.matchExpressions[0].operator", INVALID,
+         ExplainPod=decision.ExplainPodRequest(
+        pod=GIVEN,
+        replica_selector=kubernetes.LabelSelector(
+            match_expressions=[kubernetes.LabelSelectorRequirement(key="a", operator="Is")]
+        ),
+    )),
     *bad("fit", UNKNOWN, ExplainPod=decision.ExplainPodRequest(pod=GIVEN, fit=NO_VALUE),
          PlacePod=placement.PlacePodRequest(pod=GIVEN, fit=NO_VALUE)),
     *[

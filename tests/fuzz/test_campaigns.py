@@ -38,7 +38,7 @@ def test_arbitrary_requests_break_nothing():
     # It is no campaign against a closed door.
     assert found.codes["OK"] > 50
     assert found.codes["INVALID_ARGUMENT"] > 50
-    assert found.codes["HTTP 200"] > 5
+    assert found.codes["HTTP 200"] > 2
     assert found.grown < MOST
 
 

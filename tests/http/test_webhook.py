@@ -139,6 +139,8 @@ def test_an_object_of_many_values_or_much_text_is_let_through_unlinted(api, larg
         kept = dict(metadata)
         metadata |= large
         assert api.codes(wrong) == ["not linted"]
+        operator = operated({"topologySpreadConstraints": [constraint()]})
+        assert api.codes({**operator, "metadata": metadata}) == ["not linted"]
         metadata.clear()
         metadata |= kept
 
@@ -183,6 +185,15 @@ def test_the_state_shows_that_a_rollout_has_places(api):
     }
 
 
+def test_the_state_shows_how_many_nodes_there_are_for_a_host_port(api):
+    some = deployment(replicas=90)
+    some["spec"]["template"]["spec"]["containers"][0]["ports"] = [
+        {"containerPort": 80, "hostPort": 80}
+    ]
+    assert api.codes(some) == ["TooFewDomains"]
+    assert "TooFewDomains" not in api.codes(some, path="/validate/none")
+
+
 def test_an_unknown_cluster_is_linted_by_the_manifest_alone(api):
     rack = constraint(topologyKey="example.com/rack", labelSelector=None)
     assert api.codes(deployment(rack), path="/validate/none") == ["NilSelector"]
@@ -206,6 +217,78 @@ def test_an_unknown_cluster_is_linted_by_the_manifest_alone(api):
 )
 def test_objects_that_lint_has_nothing_to_say_of_are_allowed(api, content):
     assert api.codes(content) == []
+
+
+def operated(spec, kind="Broker"):
+    return {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "b"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("content", "codes"),
+    [
+        (
+            operated({"pod": {"topologySpreadConstraints": [constraint(maxSkew=0)]}}),
+            ["InvalidConstraint"],
+        ),
+        (
+            operated({"topologySpreadConstraints": [constraint(topologyKey="a b")]}),
+            ["ImpossibleKey"],
+        ),
+        (operated({"template": {"spec": {"timeout": 1, "containers": []}}}), []),
+        (operated({"topologySpreadConstraints": {"maxSkew": 1}}), ["InvalidConstraint"]),
+        (
+            operated(
+                {
+                    "values": {
+                        "a": {"topologySpreadConstraints": {"maxSkew": 1}},
+                        "b": {"topologySpreadConstraints": [constraint(maxSkew=0)]},
+                    }
+                }
+            ),
+            ["InvalidConstraint", "InvalidConstraint"],
+        ),
+        (deployment(constraint(topologyKey="a b"), replicas=1), ["ImpossibleKey"]),
+        (deployment(constraint(topologyKey="${KEY}"), replicas=1), ["ImpossibleKey"]),
+        (
+            operated({"template": {**deployment(constraint(topologyKey="${KEY}"), replicas=1)}}),
+            [],
+        ),
+    ],
+    ids=[
+        "elsewhere",
+        "key",
+        "fields of its own",
+        "wrong type",
+        "wrong type beside",
+        "deployment",
+        "no variable",
+        "a variable",
+    ],
+)
+def test_objects_of_other_kinds_are_looked_at_as_far_as_they_are_known(api, content, codes):
+    assert [code for code in api.codes(content) if code != "KeyOnNoNode"] == codes
+
+
+def test_of_several_templates_a_warning_names_its_own(api):
+    wrong = deployment(WRONG)["spec"]["template"]
+    right = deployment(constraint())["spec"]["template"]
+    several = operated(
+        {
+            "a": {"template": right},
+            "b": {
+                "replicas": 2,
+                "template": {
+                    **wrong,
+                    "spec": {
+                        **wrong["spec"],
+                        "topologySpreadConstraints": [constraint(labelSelector=None)],
+                    },
+                },
+            },
+        }
+    )
+    [warning] = api.ask(several)["warnings"]
+    assert warning.startswith(f"NilSelector: spec.b.template: constraint 0 ({ZONE}): ")
 
 
 def test_a_job_is_known_by_its_name(api):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topospread.index.builder import Builder
+from topospread.index.changes import KindChange, WorkloadChange
 from topospread.index.objects import NO_OBJECTS, ObjectPlace, Objects
 from topospread.kube.devices import Allocation, DeviceClass, DeviceId, ResourceClaim, ResourceSlice
+from topospread.kube.objects import Workload
 from topospread.kube.volumes import (
     AVAILABLE,
     ClaimRef,
@@ -178,3 +182,32 @@ def test_a_claim_shares_the_names_of_its_volume():
     assert found == claim
     assert found.ref is volume.claim
     assert found.volume_name is volume.name
+
+
+JOBS = {
+    "without any": ([], "no Job in the state"),
+    "where one is there": ([("a", True)], ""),
+    "where one changed": ([("a", True), ("a", True)], ""),
+    "where the last is gone": (
+        [("a", True), ("b", True), ("a", False), ("b", False)],
+        "no Job in the state",
+    ),
+    "where one is left": ([("a", True), ("b", True), ("a", False), ("c", False)], ""),
+    "where a feed reads none": ([None], ""),
+    "where a feed may not": (["jobs are forbidden"], "jobs are forbidden"),
+    "where a feed may not any more": ([("a", True), "jobs are forbidden"], "jobs are forbidden"),
+    "where a feed may again": (["jobs are forbidden", None], ""),
+}
+
+
+@pytest.mark.parametrize(("changes", "reason"), JOBS.values(), ids=JOBS)
+def test_whether_jobs_are_known(changes, reason):
+    builder = Builder()
+    for each in changes:
+        if isinstance(each, tuple):
+            name, there = each
+            job = Workload("Job", "ci", name) if there else None
+            builder.fold([WorkloadChange("Job", "ci", name, job)])
+        else:
+            builder.fold([KindChange("Job", each or "")])
+    assert builder.snapshot.unknown("Job") == reason

@@ -1,4 +1,4 @@
-"""The selector that default constraints get."""
+"""The selector that default constraints get, and the controllers that people know pods by."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from topospread.kube.objects import (
     Workload,
 )
 from topospread.kube.selectors import Selector, selector_from_pairs
-from topospread.kube.workloads import default_selector
+from topospread.kube.workloads import controllers_of, default_selector, workload_of
 
 LABELS = {"app": "a", "tier": "be"}
 APP = Workload("Service", "default", "app", match_labels=(("app", "a"),))
@@ -91,3 +91,49 @@ def test_deducing_agrees_with_the_reference(cluster, pod):
     for each in cluster["pods"]:
         labels = each["metadata"]["labels"]
         assert got.matches(labels) == expected.matches(labels)
+
+
+HASH = {"pod-template-hash": "5d4f"}
+ROLLOUT_HASH = {"rollouts-pod-template-hash": "5d4f"}
+KNOWN = {
+    ("ReplicaSet", "own"): OwnerReference("apps/v1", "Deployment", "outer"),
+    ("ReplicaSet", "foreign"): OwnerReference("example.com/v1", "Fleet", "outer"),
+    ("ReplicaSet", "web-5d4f"): None,
+    ("StatefulSet", "db"): OwnerReference("example.com/v1", "Database", "main"),
+    ("Job", "nightly"): OwnerReference("batch/v1", "CronJob", "backup"),
+    ("Job", "alone-29101010"): None,
+    ("Job", "prepare-0"): OwnerReference("ceph.rook.io/v1", "CephCluster", "rook"),
+    ("Job", "loop"): OwnerReference("batch/v1", "Job", "loop"),
+}
+
+# The pod's own controller and labels: its controllers, and the one that people know it by.
+CONTROLLED = {
+    "ReplicaSet own": ("apps/v1", {}, ["ReplicaSet own", "Deployment outer"], "Deployment outer"),
+    "ReplicaSet foreign": ("apps/v1", HASH, ["ReplicaSet foreign", "Fleet outer"], "Fleet outer"),
+    "ReplicaSet web-5d4f": ("apps/v1", HASH, ["ReplicaSet web-5d4f", "Deployment web"], None),
+    "ReplicaSet app-5d4f": ("apps/v1", ROLLOUT_HASH, ["ReplicaSet app-5d4f", "Rollout app"], None),
+    "ReplicaSet plain-5d4f": ("apps/v1", {}, ["ReplicaSet plain-5d4f"], None),
+    "StatefulSet db": ("apps/v1", {}, ["StatefulSet db", "Database main"], "StatefulSet db"),
+    "Job nightly": ("batch/v1", {}, ["Job nightly", "CronJob backup"], "CronJob backup"),
+    "Job alone-29101010": ("batch/v1", {}, ["Job alone-29101010"], None),
+    "Job prepare-0": ("batch/v1", {}, ["Job prepare-0", "CephCluster rook"], "Job prepare-0"),
+    "Job gone-29101010": ("batch/v1", {}, ["Job gone-29101010", "CronJob gone"], None),
+    "Job gone-2910101": ("batch/v1", {}, ["Job gone-2910101"], None),
+    "Job gone-291010100": ("batch/v1", {}, ["Job gone-291010100"], None),
+    "Job gone-20261128": ("batch/v1", {}, ["Job gone-20261128"], None),
+    "Job gone-99999999": ("batch/v1", {}, ["Job gone-99999999"], None),
+    "Job import-2": ("batch/v1", {}, ["Job import-2"], None),
+    "Job loop": ("batch/v1", {}, ["Job loop"] * 4, "Job loop"),
+    "StatefulSet  db": ("apps.kruise.io/v1beta1", {}, ["StatefulSet db"], None),
+    "Cluster pg": ("postgresql.cnpg.io/v1", {}, ["Cluster pg"], None),
+}
+
+
+@pytest.mark.parametrize("text", CONTROLLED)
+def test_controllers_are_those_that_objects_name_or_else_names(text):
+    api_version, labels, chain, known_by = CONTROLLED[text]
+    kind, name = text.split()
+    found = controllers_of(OwnerReference(api_version, kind, name), labels, KNOWN)
+    assert [f"{each.kind} {each.name}" for each in found] == chain
+    workload = workload_of(found)
+    assert f"{workload.kind} {workload.name}" == (known_by or chain[-1])

@@ -312,6 +312,38 @@ def test_heartbeats_are_not_written(tmp_path: Path, api: ApiServer, objects: Obj
         changes.close()
 
 
+def job(name: str, controller: str = "") -> dict[str, Any]:
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": controller, "uid": "u"}
+    owners = [owner | {"controller": True}] if controller else []
+    metadata = {"name": name, "namespace": "default", "ownerReferences": owners}
+    return {"kind": "Job", "metadata": metadata, "spec": {}, "status": {}}
+
+
+def test_a_job_says_whose_its_pods_are_and_nothing_else_of_it_is_written(
+    tmp_path: Path, api: ApiServer, objects: Objects
+) -> None:
+    made = pod("x", "a1", topologySpreadConstraints=[BY_ZONE])
+    made["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "uid": "u", "controller": True}
+    ]
+    objects.put(job("nightly", "backup"), made)
+    with synced(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        (row,) = [each for each in state.client.list_constraints() if not each.defaulted]
+        assert (row.owner.kind, row.owner.name) == ("CronJob", "backup")
+        before = state.client.get_node_table().meta.revision
+        objects.change("Job", "default", "nightly", lambda made: made.update(status={"active": 1}))
+        skipped = {"kind": "Job", "result": "skipped"}
+        until(lambda: metric(server, "topospread_sync_changes_total", **skipped) == 1, "a status")
+        objects.put(job("other"))
+        changes = state.client.watch_objects(revision=before, kinds=["JOB"])
+        reported = next(
+            each for change in changes for each in change.events if each.HasField("object")
+        )
+        assert reported.object.job.metadata.name == "other", "the first change that matters"
+        changes.close()
+
+
 KINDS = [
     common.Kind.Name(number).removeprefix("KIND_")
     for number in common.Kind.values()

@@ -1,6 +1,5 @@
 """What ExplainPod suggests lets the pod in: the reference model is asked of the state after it."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -9,13 +8,11 @@ from itertools import islice
 from hypothesis import given
 
 from tests.conformance.cases import Decision, Json
+from tests.new_nodes import labels_of_added
 from tests.properties.expected import answer_to
 from tests.properties.questions import odd_cases
 from tests.properties.test_explanations import case_of
-from tests.reference.alphabets import HOSTNAME
-from tests.reference.constraints import Gates, parse
-from tests.reference.objects import labels_of, namespace_of
-from tests.reference.snapshot import Snapshot
+from tests.reference.objects import labels_of
 from tests.reference.strategies import cases, kind_of
 from topospread.service.explaining.suggestions import suggestions
 from topospread_proto.v1.explanation_pb2 import SuggestedChange
@@ -29,6 +26,7 @@ FIELDS = {
     "set_node_taints_policy": ("node_taints_policy", "nodeTaintsPolicy"),
     "set_node_affinity_policy": ("node_affinity_policy", "nodeAffinityPolicy"),
     "set_when_unsatisfiable": ("when_unsatisfiable", "whenUnsatisfiable"),
+    "set_topology_key": ("topology_key", "topologyKey"),
 }
 """Members of a constraint that a suggestion gives another value."""
 
@@ -73,14 +71,17 @@ def made(decision: Decision, change: SuggestedChange) -> Iterator[Decision]:
         constraint = pod["spec"]["topologySpreadConstraints"][change.constraint_index]
         constraint[member] = getattr(getattr(change, kind), field)
         yield replace(decision, pod=pod)
-    elif kind == "remove_pods":
-        for gone in removals(counted(decision, change), change.remove_pods.pod_count):
-            left = [pod for pod in decision.cluster["pods"] if pod not in gone]
-            yield replace(decision, cluster=decision.cluster | {"pods": left})
+    elif kind == "add_nodes":
+        labels = dict(change.add_nodes.labels)
+        for like in decision.cluster["nodes"]:
+            for ready in (True, False):
+                one = new_node(decision, like, "fresh", labels, ready=ready)
+                more = [*decision.cluster["nodes"], one]
+                yield replace(decision, cluster=decision.cluster | {"nodes": more})
     elif kind == "add_domains":
         for like in decision.cluster["nodes"]:
             new = [
-                with_labels(like, f"fresh-{n}", change)
+                new_node(decision, like, f"fresh-{n}", {change.topology_key: f"fresh-{n}"})
                 for n in range(change.add_domains.domain_count)
             ]
             nodes = [*decision.cluster["nodes"], *new]
@@ -98,35 +99,15 @@ def made(decision: Decision, change: SuggestedChange) -> Iterator[Decision]:
                 yield replace(decision, cluster=decision.cluster | {"nodes": changed})
 
 
-def counted(decision: Decision, change: SuggestedChange) -> list[list[Json]]:
-    """The pods that a constraint counts in a domain, by node and labels; the most alike first."""
-    written = decision.pod["spec"]["topologySpreadConstraints"][change.constraint_index]
-    namespace = namespace_of(decision.pod)
-    selector = parse(written, decision.pod, Gates.parse(decision.gates)).selector
-    alike: defaultdict[tuple[str, ...], list[Json]] = defaultdict(list)
-    for pod in decision.cluster["pods"]:
-        alone = Snapshot(decision.cluster | {"pods": [pod]})
-        for name, node in alone.nodes.items():
-            in_domain = labels_of(node).get(change.topology_key) == change.remove_pods.domain
-            if in_domain and alone.count(name, selector, namespace):
-                alike[name, *map(str, sorted(labels_of(pod).items()))].append(pod)
-    return sorted(alike.values(), key=len, reverse=True)
-
-
-def removals(alike: list[list[Json]], number: int) -> Iterator[list[Json]]:
-    """All ways to remove so many pods; which of those that are alike makes no difference."""
-    if not alike:
-        if not number:
-            yield []
-        return
-    for here in range(min(number, len(alike[0])), -1, -1):
-        for others in removals(alike[1:], number - here):
-            yield [*alike[0][:here], *others]
-
-
-def with_labels(like: Json, name: str, change: SuggestedChange) -> Json:
-    """A node like another, in a domain of its own."""
+def new_node(
+    decision: Decision, like: Json, name: str, asked: dict[str, str], *, ready: bool = False
+) -> Json:
+    """A node like another, with labels as well; a ready one is neither cordoned nor tainted."""
     node = deepcopy(like)
-    node["metadata"]["name"] = name
-    node["metadata"].setdefault("labels", {}).update({HOSTNAME: name, change.topology_key: name})
+    nodes = [dict(labels_of(each)) for each in decision.cluster["nodes"]]
+    own = like["metadata"]["name"]
+    labels = labels_of_added(dict(labels_of(like)), own, name, asked, nodes)
+    node["metadata"] |= {"name": name, "labels": labels}
+    if ready:
+        node.pop("spec", None)
     return node

@@ -109,17 +109,17 @@ WRONG = {
     "nothing behind": ([START, BATCH, COMMIT, step()], "commit: it must be in the last message"),
     "more said": (
         [START, BATCH, step(commit=pb.ReplaceCommit(object_count=4))],
-        "commit.objectCount: 3 objects have arrived: nothing was changed",
+        "commit.objectCount: 3 objects arrived: nothing was changed",
     ),
     "less said": (
         [START, BATCH, step(commit=pb.ReplaceCommit(object_count=2))],
-        "commit.objectCount: 3 objects have arrived: nothing was changed",
+        "commit.objectCount: 3 objects arrived: nothing was changed",
     ),
     "no number": (
         [START, BATCH, step(commit=pb.ReplaceCommit())],
-        "commit.objectCount: 3 objects have arrived: nothing was changed",
+        "commit.objectCount: 3 objects arrived: nothing was changed",
     ),
-    "a batch missing": ([START, COMMIT], "commit.objectCount: 0 objects have arrived"),
+    "a batch missing": ([START, COMMIT], "commit.objectCount: 0 objects arrived"),
 }
 
 

@@ -9,6 +9,7 @@ from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable
 from topospread.store.model import (
     CLUSTER_SCOPED,
     DEVICES_SCOPE,
+    JOBS_SCOPE,
     NAMESPACES_SCOPE,
     VOLUMES_SCOPE,
     Key,
@@ -66,7 +67,7 @@ def test_irrelevant_changes_do_not_conflict(store, change):
 
 def test_volumes_concern_those_who_look_at_them(store):
     """And no write for a pod that has none, whatever claims come and go in its namespace."""
-    for kind in OBJECT_KINDS:
+    for kind in set(OBJECT_KINDS) - {Kind.JOB}:
         namespace = "" if kind in CLUSTER_SCOPED else "default"
         seen = store.apply(CLUSTER, [put(pod())]).revision
         store.apply(CLUSTER, [put(Key(kind, namespace, "web"))])
@@ -77,6 +78,15 @@ def test_volumes_concern_those_who_look_at_them(store):
             about = DEVICES_SCOPE
         with pytest.raises(Conflict):
             store.apply(CLUSTER, [put(pod("late"))], precondition=Unchanged(seen, (about,)))
+
+
+def test_jobs_concern_no_decision(store):
+    seen = store.apply(CLUSTER, [put(pod())]).revision
+    store.apply(CLUSTER, [put(Key(Kind.JOB, "default", "import"))])
+    scopes = (*SCOPES, NAMESPACES_SCOPE, VOLUMES_SCOPE, DEVICES_SCOPE)
+    store.apply(CLUSTER, [put(pod("mine"))], precondition=Unchanged(seen, scopes))
+    with pytest.raises(Conflict):
+        store.apply(CLUSTER, [put(pod("late"))], precondition=Unchanged(seen, (JOBS_SCOPE,)))
 
 
 def test_a_namespace_called_nodes_is_not_the_nodes(store):

@@ -139,7 +139,7 @@ def _reservations(cases: UseCases) -> Methods:
 
 def _plans(cases: UseCases) -> Methods:
     from topospread.api.planner import PlannerServicer
-    from topospread.service.ranking import DeletionRanker
+    from topospread.service.ranking.rank import DeletionRanker
     from topospread.service.rebalancing.plan import RebalancePlanner
     from topospread.service.simulation.scenario import ScenarioBuilder
 

@@ -16,7 +16,7 @@ from topospread.api.decode import (
 )
 from topospread.api.envelope import read_cluster, read_envelope, read_page
 from topospread.calls.call import Call, Method, ServerStreaming, Unary
-from topospread.codec.objects import OBJECTS
+from topospread.codec.objects import KIND_NAMES
 from topospread.codec.reservations import reservation_row
 from topospread.codec.stored import object_from_stored
 from topospread.errors import CorruptValue, InvalidRequest
@@ -231,8 +231,8 @@ def _cluster(followed: FollowedCluster) -> pb.Cluster:
                 kind=kind.value,  # type: ignore[arg-type] # the numbers are the same
                 reason=reason,
             )
-            for kind, message in OBJECTS.items()
-            if (reason := snapshot.objects.unknown(message.DESCRIPTOR.name))
+            for kind, name in KIND_NAMES.items()
+            if (reason := snapshot.unknown(name))
         ],
         kubernetes_version=meta.kubernetes_version,
         reported_kubernetes_version="" if reported is None else str(reported),

@@ -18,6 +18,7 @@ from topospread.service.state.write import IncomingObjects, WriteResult
 from topospread.store.checks import check_cluster, check_size, wrong_words
 from topospread.store.model import Key, Kind, Remove, WriteOutcome
 from topospread.store.values import OBJECT_KINDS
+from topospread.wording import counted
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
 
@@ -310,8 +311,12 @@ def _listed(
     if next(requests, None) is not None:
         raise InvalidRequest.of([forbidden("commit", "it must be in the last message")])
     if expected != count:
-        text = f"{count} objects have arrived: nothing was changed: send the whole list again"
+        text = f"{_objects(count)} arrived: nothing was changed: send the whole list again"
         raise InvalidRequest.of([invalid("commit.objectCount", expected, text)])
+
+
+def _objects(count: int) -> str:
+    return counted(count, "object")
 
 
 def _memory_of(incoming: IncomingObjects) -> int:
@@ -320,7 +325,7 @@ def _memory_of(incoming: IncomingObjects) -> int:
 
 def _incomplete(count: int) -> ReplaceIncomplete:
     return ReplaceIncomplete(
-        f"the list ended after {count} objects without a commit: nothing was changed: send the"
+        f"the list ended after {_objects(count)} without a commit: nothing was changed: send the"
         " whole list again"
     )
 

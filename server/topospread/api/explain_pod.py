@@ -8,13 +8,16 @@ from topospread.api.decode import fit_of
 from topospread.api.encode import written_evaluation
 from topospread.api.envelope import pod_of, raise_all_violations, shared_request
 from topospread.calls.call import Call, Method, Unary
+from topospread.codec.pods import selector_of
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
+from topospread.service.explaining.counted_pods import Owner
 from topospread.service.explaining.explain import ExplainResult, explain
 from topospread.service.fit.question import Fit
 
 if TYPE_CHECKING:
     from topospread.api.decision import DecisionMetrics
+    from topospread.kube.selectors import Selector
     from topospread.service.decisions.engine import Engine
     from topospread_proto.v1 import decision_service_pb2
 
@@ -57,4 +60,17 @@ class ExplainPodServicer:
             limit=request.domain_limit,
             top_k=request.top_k,
             advise=not request.skip_suggestions,
+            replicas=self._replicas(request),
+            workload=Owner(request.workload.kind, request.workload.name),
         )
+
+    def _replicas(self, request: frames_pb2.ExplainPodFrame) -> Selector | None:
+        if not request.HasField("replica_selector"):
+            return None
+        given = request.replica_selector
+        terms = len(given.match_labels) + sum(1 + len(e.values) for e in given.match_expressions)
+        most = self._engine.limits.terms
+        if terms > most:
+            text = f"{terms} expressions and values, at most {most} are looked at"
+            raise InvalidRequest.at("replicaSelector", text, "Too many")
+        return selector_of(given, "replicaSelector")

@@ -24,6 +24,7 @@ from topospread.kube.selectors import EVERYTHING
 from topospread.kube.violations import NOT_SUPPORTED, Problems
 from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.explaining.context import check_limit
+from topospread.service.explaining.counted_pods import Owner
 from topospread.service.inspecting.cluster_inspector import totals
 from topospread.service.inspecting.describing import (
     DescriptionLimits,
@@ -31,7 +32,7 @@ from topospread.service.inspecting.describing import (
     status_message,
     total_messages,
 )
-from topospread.service.inspecting.statuses import STATES, ConstraintFilter, Owner
+from topospread.service.inspecting.statuses import STATES, ConstraintFilter
 from topospread.service.messages import meta_of
 from topospread_proto.v1 import inspector_service_pb2 as pb
 

@@ -13,7 +13,7 @@ from topospread.service.simulation.simulate import simulate
 from topospread_proto.v1 import planner_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from topospread.service.ranking import DeletionRanker
+    from topospread.service.ranking.rank import DeletionRanker
     from topospread.service.rebalancing.plan import RebalancePlanner
     from topospread.service.simulation.scenario import ScenarioBuilder
 

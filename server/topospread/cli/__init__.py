@@ -6,6 +6,9 @@ server, or with `--from` the API over what `state_source` loads into this proces
 message of the API; `documents` makes JSON and YAML of it, by its descriptor, and `output` and
 `render` tables.
 
+`input_files` finds files in folders and gives their text, without what `container_logs` takes out;
+`value_readers` makes values of it. `completeness` refuses a check of nothing.
+
 What is given and cannot be used raises BadInput or click's UsageError, which `main` prints. A verb
 imports no other, and what serves is imported by `serve` and `sync` alone. What takes long to import
 is imported where it is used: a verb starts within a few tenths of a second.

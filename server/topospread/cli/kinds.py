@@ -25,6 +25,7 @@ POD: Final = "Pod"
 RESERVATION: Final = "Reservation"
 WORKLOADS: Final = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
 OBJECTS: Final = (
+    "Job",
     "PersistentVolume",
     "PersistentVolumeClaim",
     "StorageClass",
@@ -69,6 +70,19 @@ _SHORT: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Kinds in Kubernetes' spelling, with their short names."""
 
+FOREIGN: Final[Mapping[str, tuple[str, ...]]] = {
+    "Rollout": ("ro",),
+    "DeploymentConfig": ("dc",),
+    "JobSet": (),
+    "LeaderWorkerSet": ("lws",),
+    "RayCluster": (),
+    "Revision": ("rev",),
+    "SparkApplication": ("sparkapp",),
+    "StrimziPodSet": ("sps",),
+    "VirtualMachineInstance": ("vmi",),
+}
+"""Kinds of well-known projects that control pods, with their short names; any other goes, too."""
+
 OWNERS: Final = (
     "Deployment",
     "StatefulSet",
@@ -82,6 +96,7 @@ OWNERS: Final = (
 """Kinds that control pods; the outer one of two stands before the inner."""
 
 CLUSTER_SCOPED: Final = frozenset({NODE, *OBJECTS}) - {
+    "Job",
     "PersistentVolumeClaim",
     "CSIStorageCapacity",
     "ResourceClaim",
@@ -157,6 +172,20 @@ def is_reservation(word: str) -> bool:
 def kind_label(word: str) -> str | None:
     """Kind of a word such as ``pods``, ``po`` or kubectl's ``deployment.apps``."""
     return _WORDS.get(word.lower().partition(".")[0])
+
+
+def written_kind(word: str) -> str | None:
+    """Kind as manifests write it, of a word as :func:`kind_label` takes it, or of FOREIGN."""
+    label = kind_label(word)
+    return label or next((kind for kind in FOREIGN if is_kind(word, kind)), None)
+
+
+def is_kind(word: str, kind: str) -> bool:
+    """Whether a word means a kind, as kubectl takes it: ``ro``, ``rollouts.argoproj.io``."""
+    word = word.lower().partition(".")[0]
+    if word in {kind.lower(), plural(kind), *FOREIGN.get(kind, ())}:
+        return True
+    return kind_label(word) == kind
 
 
 def is_cluster(word: str) -> bool:

@@ -6,27 +6,23 @@ directories, and standard input.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
-import sys
-from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
 
+from topospread.cli import output
 from topospread.cli.errors import BadInput, printable
+from topospread.cli.input_files import STDIN, LeftOut, files_of, opened
 from topospread.cli.value_readers import json_parts, yaml_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from topospread.cli.input_files import InputFile
     from topospread.cli.value_readers import Part
 
-
-STDIN: Final = "-"
-SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 MAX_BYTES: Final = 512 << 20
 """Bytes of JSON that one command reads: some 50,000 pods, which take some gigabytes of memory."""
@@ -44,6 +40,9 @@ MAX_NESTED_LISTS: Final = 8
 
 _BEGIN: Final = 64 << 10
 _GZIP: Final = b"\x1f\x8b"
+_ZIP: Final = b"PK\x03\x04"
+_TAR: Final = b"ustar"
+_TAR_AT: Final = 257
 _ITEMS: Final = re.compile(rb'^items:[ \t]*\r?$|"items":\s*\[', re.MULTILINE)
 
 _OF_TEMPLATES: Final = re.compile(
@@ -55,18 +54,29 @@ _HELM: Final = "give the output of `helm template`"
 _KUSTOMIZE: Final = "give the output of `kustomize build`"
 
 
+class NotManifest(BadInput):
+    """A file of YAML or JSON that has no object of Kubernetes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object of a file; `source` is file and line, for example ``pods.yaml:12``."""
+    """One object of a file.
+
+    Attributes:
+        source: file and line, for example ``pods.yaml:12``.
+        is_listed: it stands in a List.
+        template: path of the pod template that is meant, of an object with several.
+    """
 
     content: dict[str, Any]
     source: str
     is_listed: bool = False
+    template: str = ""
 
     @property
     def kind(self) -> str:
         """Kind of the object."""
-        return str(self.content["kind"])
+        return str(self.content.get("kind") or "")
 
     @property
     def label(self) -> str:
@@ -76,7 +86,8 @@ class Manifest:
         name = metadata.get("name") or metadata.get("generateName") or "without a name"
         namespace = metadata.get("namespace")
         full_name = f"{namespace}/{name}" if namespace else name
-        return printable(f"{self.kind} {full_name}")
+        template = f" {self.template}" if self.template else ""
+        return printable(f"{self.kind} {full_name}{template}".strip())
 
     @property
     def title(self) -> str:
@@ -91,72 +102,139 @@ def read(
     whole: bool = False,
     lined: bool = False,
     lists: set[str] | None = None,
+    kindless: Callable[[dict[str, Any]], bool] | None = None,
 ) -> list[Manifest]:
     """Objects of all files, in order; of directories their .yaml, .yml and .json files, sorted.
 
     `whole` refuses what may be a part of something longer; `lined` keeps the line of each part of
-    an object, where the file is YAML; `lists` is as of `stream`.
+    an object, where the file is YAML; `lists` is as of `stream`; `kindless` says which documents
+    without a kind are taken, as values of a chart are. With it JSON patches of others are left out.
     """
     found: list[Manifest] = []
     budget = _ReadBudget()
     for path in paths:
-        for file in _files(path, recursive=recursive):
-            with _opened(file) as (opened, source):
-                content, regular = budget.read(opened, source), _is_regular(opened)
+        for name in files_of(path, recursive=recursive):
+            with opened(name) as (file, source):
+                content = budget.read(file, source)
+            _check_begun(content, name)
             parts = _parts(content, source, lined=lined)
             if whole:
-                _check_complete(content, source, parts, regular=regular)
-            found.extend(_manifests(parts, source, lists))
+                _check_complete(content, source, parts, regular=file.is_regular)
+            found.extend(_manifests(parts, source, lists, kindless))
     return found
 
 
 def stream(
-    path: str, progress: Callable[[str, int, int], None], lists: set[str] | None = None
+    path: str, progress: Callable[[str, int, int], None] | None, lists: set[str] | None = None
 ) -> Iterator[Manifest]:
-    """Objects of a file or directory; of Lists one item after the other, as they are read.
+    """Objects of a file, or of a directory and all below it; of Lists one item after the other.
 
     `progress` is called with a file's name, the bytes of it that were read, and its size: 0 where
     nothing tells. `lists` gets the kinds that there are whole lists of, such as a
-    PersistentVolumeList, be it empty.
+    PersistentVolumeList, be it empty. Files of a directory that hold no objects of Kubernetes, and
+    hidden folders, are left out, which is said on stderr; without `progress`, as where all was read
+    before, nothing is.
     """
+    report = progress or _unsaid
     budget = _ReadBudget()
-    for name in _files(path, recursive=False):
-        with _opened(name) as (file, source):
-            begin = file.read(_BEGIN)
-            size, weight = _size(file), _weight(begin)
-            progress(source, 0, size)
-            if _ITEMS.search(begin):
-                budget.stream(max(size, len(begin)) * weight, source)
-                read = 0
+    left_out = LeftOut()
+    files = files_of(path, recursive=True, left_out=left_out)
+    if files == [path]:
+        yield from _streamed(path, budget, report, lists)
+        return
+    for name in files:
+        is_empty = True
+        try:
+            for manifest in _streamed(name, budget, report, lists):
+                is_empty = False
+                yield manifest
+        except BadInput as error:
+            if not is_empty or _may_have_objects(name, error):
+                raise
+            left_out.add(PurePath(name).name)
+        else:
+            if is_empty and _is_blank(name):
+                left_out.add(PurePath(name).name)
+    if left_out.text and progress is not None:
+        output.warn(f"{path}: {left_out.text}")
 
-                def count(more: int, source: str = source, size: int = size) -> None:
-                    nonlocal read
-                    read += more
-                    if not size:
-                        budget.stream(more * weight, source)  # noqa: B023 # read in this round
-                    progress(source, read, size)
 
-                parts = json_parts if weight == 1 else yaml_parts
-                try:
-                    for value, line, listed in parts(_CountedRead(begin, file, count), source):
-                        item = value if listed is None else _typed(value, listed)
-                        at = f"{source}:{line}"
-                        yield from _objects(item, at, listed is not None, lists)
-                    continue
-                except BadInput:
-                    if not size or not budget.has(size * weight):
-                        raise
-                # Flow YAML, or a kind behind the items; or the error is told as of other files.
-                file.seek(0)
-                begin = b""
-            parsed = _parts(budget.read(file, source, begin), source)
-            yield from _manifests(parsed, source, lists)
+def _is_blank(path: str) -> bool:
+    """Whether a file has nothing in it, as one has that was not written to its end."""
+    with opened(path) as (file, _):
+        return not file.read(_BEGIN).strip()
+
+
+def _unsaid(source: str, read: int, size: int) -> None:
+    del source, read, size
+
+
+def _may_have_objects(path: str, error: BadInput) -> bool:
+    """Whether a file that cannot be read is a broken manifest, and no file of something else."""
+    with opened(path) as (file, _):
+        begin = file.read(_BEGIN)
+    return not isinstance(error, NotManifest) and (b"apiVersion" in begin or begin[:2] == _GZIP)
+
+
+def _streamed(
+    name: str,
+    budget: _ReadBudget,
+    progress: Callable[[str, int, int], None],
+    lists: set[str] | None,
+) -> Iterator[Manifest]:
+    with opened(name) as (file, source):
+        begin = file.read(_BEGIN)
+        _check_begun(begin, name)
+        size, weight = file.size, _weight(begin)
+        progress(source, 0, size)
+        budget.stream(max(size, len(begin)) * weight, source)
+        of_one_file = _ReadBudget()
+        if _ITEMS.search(begin):
+            read = 0
+
+            def count(more: int) -> None:
+                nonlocal read
+                read += more
+                if not size:
+                    budget.stream(more * weight, source)
+                progress(source, read, size)
+
+            parts = json_parts if weight == 1 else yaml_parts
+            try:
+                for value, line, listed in parts(_CountedRead(begin, file, count), source):
+                    item = value if listed is None else _typed(value, listed)
+                    at = f"{source}:{line}"
+                    yield from _objects(item, at, listed is not None, lists)
+                return
+            except BadInput:
+                if not size or not of_one_file.has(size * weight):
+                    raise
+            # Flow YAML, or a kind behind the items; or the error is told as of other files.
+            file.rewind()
+            begin = b""
+        parsed = _parts(of_one_file.read(file, source, begin), source)
+        yield from _manifests(parsed, source, lists)
+
+
+def _check_begun(begin: bytes, path: str) -> None:
+    """Refuse a pipe that nothing came through: a check of it would pass."""
+    if path == STDIN and not begin.strip():
+        raise BadInput("standard input is empty: did the command before the pipe fail?")
+
+
+def _refuse_packed(begin: bytes, source: str) -> None:
+    if begin.startswith(_GZIP):
+        name = PurePath(source).name
+        tool = "tar -xzf" if name.endswith((".tar.gz", ".tgz")) else "gunzip"
+        raise BadInput(f"{source}: compressed with gzip: unpack it first, with `{tool}`")
+    if begin.startswith(_ZIP) or begin[_TAR_AT:].startswith(_TAR):
+        raise BadInput(f"{source}: an archive: unpack it first, and name its folder")
 
 
 class _CountedRead:
     """A file, of which each block that is read is counted."""
 
-    def __init__(self, begin: bytes, file: BinaryIO, count: Callable[[int], None]) -> None:
+    def __init__(self, begin: bytes, file: InputFile, count: Callable[[int], None]) -> None:
         self._begin, self._file, self._count = begin, file, count
 
     def read(self, size: int = -1) -> bytes:
@@ -168,7 +246,7 @@ class _CountedRead:
 
 def read_value(path: str) -> Any:
     """Read a file of one document that is no Kubernetes object."""
-    with _opened(path) as (file, source):
+    with opened(path) as (file, source):
         parts = _parts(_ReadBudget().read(file, source), source)
     documents = [value for value, _, listed in parts if listed is None]
     if len(documents) != 1:
@@ -201,7 +279,10 @@ def _parts(content: bytes, source: str, *, lined: bool = False) -> list[Part]:
 
 
 def _manifests(
-    parts: Iterable[Part], source: str, lists: set[str] | None = None
+    parts: Iterable[Part],
+    source: str,
+    lists: set[str] | None = None,
+    kindless: Callable[[dict[str, Any]], bool] | None = None,
 ) -> Iterator[Manifest]:
     items: list[tuple[Any, int]] = []
     for value, line, listed in parts:
@@ -213,17 +294,41 @@ def _manifests(
                 items = []
             for item, at in items:
                 yield from _objects(_typed(item, value), f"{source}:{at}", 1, lists)
-            yield from _objects(value, f"{source}:{line}", 0, lists)
             items = []
+            if kindless and isinstance(value, dict) and "kind" not in value and kindless(value):
+                yield Manifest(value, f"{source}:{line}")
+                continue
+            if kindless and _is_json_patch(value):
+                if kindless(patch := {"patch": value}):
+                    yield Manifest(patch, f"{source}:{line}")
+                continue
+            yield from _objects(value, f"{source}:{line}", 0, lists)
+
+
+def _is_json_patch(value: object) -> bool:
+    """Whether it is a list of operations (RFC 6902), as files of kustomize are."""
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(each, dict) and "op" in each and "path" in each for each in value)
 
 
 def _objects(document: Any, source: str, depth: int, lists: set[str] | None) -> Iterator[Manifest]:
     if not isinstance(document, dict):
-        raise BadInput(f"{source}: expected a Kubernetes object, found {_described(document)}")
+        text = (
+            f"{source}: expected a Kubernetes object, found {_described(document)}: `kubectl get"
+            " -o json` prints them as a List"
+        )
+        raise NotManifest(text) if depth == 0 else BadInput(text)
     kind = document.get("kind")
     if not isinstance(kind, str) or not kind:
+        if "apiVersion" in document and "items" in document:
+            raise BadInput(
+                f"{source}: this list has no `kind`, which kubectl writes behind its items: was it"
+                " cut?"
+            )
         hint = _name_hint(source.rpartition(":")[0]) or "is it a Kubernetes manifest?"
-        raise BadInput(f"{source}: this object has no `kind`: {hint}")
+        text = f"{source}: this object has no `kind`: {hint}"
+        raise NotManifest(text) if depth == 0 and "apiVersion" not in document else BadInput(text)
     if not _is_list(document):
         yield Manifest(document, source, is_listed=depth > 0)
         return
@@ -274,26 +379,6 @@ def _name_hint(path: str) -> str:
     return ""
 
 
-def _files(path: str, *, recursive: bool) -> list[str]:
-    def fail(error: OSError) -> None:
-        raise error  # a directory that cannot be read is no empty one
-
-    try:
-        if path == STDIN or not Path(path).is_dir():
-            return [path]
-        files: list[str] = []
-        for directory, _, names in os.walk(path, onerror=fail):
-            entries = [Path(directory, name) for name in names]
-            files += [str(each) for each in entries if each.suffix in SUFFIXES and each.is_file()]
-            if not recursive:
-                break
-    except OSError as error:
-        raise BadInput(f"{error.filename or path}: cannot be read: {error.strerror}") from error
-    if not files:
-        raise BadInput(f"{path}: this directory has no .yaml, .yml or .json file")
-    return sorted(files)
-
-
 class _ReadBudget:
     """Bytes that a command may still read; its files share them, because all are in memory."""
 
@@ -315,14 +400,13 @@ class _ReadBudget:
         """Whether so many bytes may still be read at once."""
         return count <= self._left
 
-    def read(self, file: BinaryIO, source: str, begin: bytes = b"") -> bytes:
+    def read(self, file: InputFile, source: str, begin: bytes = b"") -> bytes:
         """Read a file of which `begin` was read already; none of it where its size is too much."""
         begin = begin or file.read(_BEGIN)
-        if begin.startswith(_GZIP):
-            raise BadInput(f"{source}: compressed with gzip: unpack it first, with `gunzip`")
+        _refuse_packed(begin, source)
         weight = _weight(begin)
         most = self._left // weight
-        size = _size(file)
+        size = file.size
         content = begin if size > most else begin + file.read(max(0, most + 1 - len(begin)))
         if max(size, len(content)) > most:
             raise BadInput(
@@ -332,34 +416,6 @@ class _ReadBudget:
             )
         self._left -= len(content) * weight
         return content
-
-
-def _is_regular(file: BinaryIO) -> bool:
-    """Whether a file is no pipe or terminal."""
-    try:
-        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-    except OSError:
-        return False
-
-
-def _size(file: BinaryIO) -> int:
-    """Size of a regular file; 0 of a pipe or terminal."""
-    return os.fstat(file.fileno()).st_size if _is_regular(file) else 0
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[tuple[BinaryIO, str]]:
-    """A file to read, and its name for error messages."""
-    if path == STDIN:
-        yield sys.stdin.buffer, "standard input"
-        return
-    try:
-        with Path(path).open("rb") as file:
-            yield file, path
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file: check the path") from None
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _check_complete(content: bytes, source: str, parts: Sequence[Part], *, regular: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -20,13 +20,19 @@ from topospread.cli.kinds import (
     full_name,
     parse_name,
 )
+from topospread.cli.template_references import with_templates
 from topospread_client import (
     KUBERNETES_VERSION,
     InvalidRequest,
     ManifestError,
     NotFound,
+    has_known_template,
+    is_own_kind,
     object_from_manifest,
     pod_from_manifest,
+    pod_templates,
+    spread_parts,
+    template_reference,
     unknown_fields,
 )
 from topospread_proto.v1.common_pb2 import (
@@ -47,10 +53,7 @@ if TYPE_CHECKING:
 _R = TypeVar("_R")
 _T = TypeVar("_T")
 
-POD_KINDS: Final = (POD, *OWNERS)
-"""Kinds that can be judged: pods, and workloads for the pod that they would make."""
-
-_NOT_LOOKED_AT: Final = "kinds that no answer depends on"
+_NOT_NEEDED: Final = "answers look at pods, not at what makes them"
 _NOT_READ: Final = "kinds that are not read: answers name what they may decide"
 _DECIDING: Final = frozenset({"DeviceTaintRule", "PriorityClass"})
 _NO_POD_KINDS: Final = "no pod, and nothing that makes pods"
@@ -125,6 +128,9 @@ class PodRequest:
         label: kind and name, for people.
         validation: how strictly its constraints are checked.
         replicas: how many a workload makes; None for a pod.
+        says_replicas: whether its manifest says so.
+        completions: of a Job, how many are to succeed; None where it does not say.
+        several_templates: whether its object makes pods of others, too.
         next_replica: what the pod is made of; None unless it is that of a workload of the state.
     """
 
@@ -133,6 +139,9 @@ class PodRequest:
     label: str
     validation: ConstraintValidation.ValueType
     replicas: int | None = None
+    says_replicas: bool = False
+    completions: int | None = None
+    several_templates: bool = False
     next_replica: NextReplica | None = None
 
     @property
@@ -200,24 +209,91 @@ def storable_objects(
 def manifest_pods(
     manifests: Sequence[Manifest], validation: FieldValidation, namespace: str | None = None
 ) -> tuple[list[tuple[Manifest, Pod]], Counter[str]]:
-    """Pods of manifests and of workloads that make pods, and the number of each other kind."""
+    """Pods of manifests and of what has pod templates, and the number of each other kind.
+
+    The manifest beside a pod says which of its templates made it, where it has several.
+    """
     pods: list[tuple[Manifest, Pod]] = []
-    skipped: Counter[str] = Counter()
+    skipped: list[Manifest] = []
     errors = ManifestErrors(validation)
-    for manifest in manifests:
-        if manifest.kind not in POD_KINDS:
-            skipped[manifest.kind] += 1
+    for manifest in with_templates(manifests):
+        made = _pods_of(manifest)
+        if not made:
+            skipped.append(manifest)
             continue
         set_namespace(manifest, namespace)
         errors.check_fields(manifest)
-        try:
-            pods.append((manifest, pod_from_manifest(manifest.content)))
-        except ManifestError as error:
-            errors.add(manifest, error)
+        for each in made:
+            try:
+                pod = pod_from_manifest(each.content, template=each.template)
+            except ManifestError as error:
+                errors.add(each, error)
+                continue
+            pods.append((each, pod))
+            _warn_of_template(each, pod)
     errors.raise_all()
+    without = [f"{each.title}: {why}" for each in skipped if (why := _why_no_pod(each))]
     if not pods:
-        raise BadInput(f"no pod to evaluate in the input: give one of {', '.join(POD_KINDS)}")
-    return pods, skipped
+        raise BadInput(
+            "no pod to evaluate in the input: give a pod, or an object with a pod template, as a "
+            "Deployment is",
+            *at_most(without),
+        )
+    if without:
+        output.warn("\n".join(f"skipped: {each}" for each in at_most(without)))
+    return pods, Counter(each.kind for each in skipped if not _why_no_pod(each))
+
+
+def _pods_of(manifest: Manifest) -> list[Manifest]:
+    """A manifest for each pod that it is or would make."""
+    if manifest.kind == POD or _has_one_template(manifest):
+        return [manifest]
+    paths = [each.text for each in pod_templates(manifest.content)]
+    return [manifest] if len(paths) == 1 else [replace(manifest, template=path) for path in paths]
+
+
+def _has_one_template(manifest: Manifest) -> bool:
+    """Whether its kind has a pod template, at a known place; also where the manifest lacks it."""
+    return manifest.kind in OWNERS and has_known_template(manifest.content)
+
+
+def _why_no_pod(manifest: Manifest) -> str:
+    """Why an object of a kind that may have a pod template has none; empty for other kinds."""
+    if reference := template_reference(manifest.content):
+        return f"its template is that of {reference}: give that"
+    lists = spread_parts(manifest.content).lists
+    if not lists:
+        return ""
+    return (
+        f"has constraints at {lists[0].text} and no pod template: give one of the pods that its "
+        "controller makes; `topospread lint` looks at the constraints"
+    )
+
+
+def _warn_of_template(manifest: Manifest, pod: Pod) -> None:
+    """Say what is not known of a pod whose controller is not known."""
+    if manifest.kind == "Pod" or has_known_template(manifest.content):
+        return
+    found = (
+        each for each in pod_templates(manifest.content) if manifest.template in ("", each.text)
+    )
+    holder = next((each.holder for each in found), manifest.content)
+    if holder.get("kind") == "Pod" or has_known_template(holder):
+        return
+    lacking: list[str] = []
+    labels = pod.metadata.labels
+    for number, each in enumerate(pod.spec.topology_spread_constraints):
+        wanted = each.label_selector.match_labels
+        missing = sorted(key for key in wanted if labels.get(key) != wanted[key])
+        if missing:
+            lacking.append(
+                f"constraint {number} counts pods with {missing[0]}={wanted[missing[0]]}"
+            )
+    if lacking:
+        output.warn(
+            f"{manifest.title}: {lacking[0]}, which the template lacks: if the controller adds it, "
+            "add it to the template's labels to see what counts"
+        )
 
 
 def pod_requests(
@@ -245,6 +321,9 @@ def pod_requests(
                 manifest.label,
                 validation.of_constraints,
                 _replicas(manifest),
+                _said_replicas(manifest) is not None,
+                _completions(manifest),
+                several_templates=bool(manifest.template),
             )
             for manifest, pod in pods
         ]
@@ -264,16 +343,26 @@ def refuse_workloads(requests: Sequence[PodRequest]) -> None:
 
 def warn_not_stored(skipped: Counter[str]) -> None:
     """Name on stderr the kinds of objects that no server stores."""
-    deciding = Counter({kind: skipped[kind] for kind in _DECIDING & skipped.keys()})
-    warn_skipped(skipped - deciding, _NOT_LOOKED_AT)
-    warn_skipped(deciding, _NOT_READ)
+    rest = Counter({kind: skipped[kind] for kind in skipped.keys() - _DECIDING})
+    if rest:
+        output.warn(f"not needed: {kinds_text(rest)} ({_NOT_NEEDED})")
+    warn_not_read(skipped)
+
+
+def warn_not_read(skipped: Counter[str]) -> None:
+    """Name on stderr the kinds of objects that are not read and that may decide something."""
+    warn_skipped(Counter({kind: skipped[kind] for kind in _DECIDING & skipped.keys()}), _NOT_READ)
 
 
 def warn_skipped(skipped: Counter[str], reason: str) -> None:
     """Name on stderr the kinds of objects that were skipped."""
     if skipped:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
-        output.warn(f"skipped: {kinds} ({reason})")
+        output.warn(f"skipped: {kinds_text(skipped)} ({reason})")
+
+
+def kinds_text(counts: Counter[str]) -> str:
+    """The number of objects of each kind."""
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
 
 
 def named_request(name: ObjectName) -> PodRequest:
@@ -294,16 +383,40 @@ def _subject(manifest: Manifest) -> Subject:
     namespace, name = metadata.get("namespace") or "default", metadata.get("name") or ""
     uid = metadata.get("uid") if manifest.kind == "Pod" else None
     pod = PodReference(namespace=str(namespace), name=str(name), uid=str(uid) if uid else "")
-    return Subject(pod, manifest.kind, manifest.source)
+    source = f"{manifest.source} {manifest.template}".rstrip()
+    return Subject(pod, manifest.kind, source)
 
 
 def _replicas(manifest: Manifest) -> int | None:
     """Number of pods that a workload makes, by default one as in the API server; None for a pod."""
     if manifest.kind == "Pod":
         return None
+    given, completions = _said_replicas(manifest), _completions(manifest)
+    given = 1 if given is None else given
+    return given if completions is None else min(given, completions)
+
+
+def _said_replicas(manifest: Manifest) -> int | None:
+    """Number of pods that its manifest says a workload makes; None where nothing says so."""
+    found = pod_templates(manifest.content)
+    given = [each for each in found if manifest.template in ("", each.text)]
+    return given[0].replicas if given else None
+
+
+def is_job(manifest: Manifest) -> bool:
+    """Whether it is a Job of Kubernetes' own, and not one of another API group."""
+    return manifest.kind == "Job" and is_own_kind(manifest.content)
+
+
+def _completions(manifest: Manifest) -> int | None:
+    """How many pods of a Job are to succeed; None where it does not say, and for other kinds."""
     spec = manifest.content.get("spec")
-    given = spec.get("replicas", spec.get("parallelism")) if isinstance(spec, dict) else None
-    return given if isinstance(given, int) and given >= 0 else 1
+    if not is_job(manifest) or not isinstance(spec, dict):
+        return None
+    said = spec.get("completions")
+    if isinstance(said, int) and said >= 0:
+        return said
+    return 1 if spec.get("parallelism") is None else None
 
 
 def set_namespace(manifest: Manifest, namespace: str | None) -> None:

@@ -51,7 +51,7 @@ def table(
             least or [0] * len(names), zip(names, *cells, strict=True), strict=True
         )
     ]
-    pads = [str.rjust if column[0] == "#" else str.ljust for column in columns]
+    pads = [str.rjust if column.startswith("#") else str.ljust for column in columns]
 
     def line(row: Sequence[str], *, bold: bool = False) -> str:
         padded = [pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)]

@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from topospread.cli import manifest_files, output
-from topospread.cli.errors import BadInput
+from topospread.cli.errors import BadInput, at_most
+from topospread.cli.input_files import STDIN
 from topospread.cli.kinds import is_constraint
 from topospread.cli.manifest_objects import (
     FieldValidation,
     ManifestErrors,
-    warn_not_stored,
+    kinds_text,
+    warn_not_read,
 )
 from topospread.cli.options import PATH, ClientOptions
 from topospread.cli.request_options import warn_of_version
@@ -34,7 +36,7 @@ from topospread.spread.settings import NEWEST, known_version
 from topospread_client import ManifestError, TopospreadClientError, object_from_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from google.protobuf.message import Message
 
@@ -51,11 +53,16 @@ KUBECONFIG: Final = "kubeconfig"
 """What `--from` takes for the cluster of a kubeconfig; a file of this name is ./kubeconfig."""
 
 COMPLETE: Final = (
-    "`kubectl get nodes,pods,services,replicationcontrollers,replicasets,statefulsets,"
+    "`kubectl get nodes,pods,services,replicationcontrollers,replicasets,statefulsets,jobs,"
     "namespaces,persistentvolumes,persistentvolumeclaims,storageclasses,csinodes,csidrivers,"
     "csistoragecapacities,volumeattachments -A -o json`"
 )
 """What prints all that answers depend on, but claims to devices, which not every API server has."""
+
+_CONTRADICTED: Final = (
+    "given before with other content, and no resourceVersion says which is newer: what comes last"
+    " is taken, files in the order of their names"
+)
 
 _LARGE_YAML: Final = 8 << 20
 
@@ -90,7 +97,7 @@ def from_option(command: _C) -> _C:
         callback=_take_source,
         type=PATH,
         help="Call no server: load the cluster from manifests, such as `kubectl get -o json` "
-        "prints, or from its API server.",
+        "prints, of a directory with all below it, or from its API server.",
     )(command)
 
 
@@ -104,6 +111,14 @@ def kubeconfig_option(command: _C) -> _C:
         type=PATH,
         help="With --from kubeconfig: the file.  [$KUBECONFIG, or ~/.kube/config]",
     )(command)
+
+
+def files_of(options: ClientOptions) -> Sequence[str]:
+    """The file or directory that a state is loaded from; none for another source."""
+    source = options.source
+    if not isinstance(source, ManifestSource) or source.path == STDIN:
+        return ()
+    return (source.path,)
 
 
 def check_changes(options: ClientOptions) -> None:
@@ -159,7 +174,7 @@ class ManifestSource:
         if options.source_kubeconfig or options.kube_context:
             flag = "--kubeconfig" if options.source_kubeconfig else "--context"
             raise click.UsageError(f"{flag} goes with --from kubeconfig")
-        if self.path == manifest_files.STDIN and _stdin_is_read():
+        if self.path == STDIN and _stdin_is_read():
             raise click.UsageError("standard input can be read once: name a file for -f or --from")
         with _errors_only():
             kinds: dict[StoredKind, str] = {}
@@ -178,19 +193,26 @@ class ManifestSource:
         lists: set[str] = set()
         kubelets: set[str] = set()
         skipped: Counter[str] = Counter()
+        contradicted: list[str] = []
         errors = ManifestErrors(FieldValidation.WARN)
         with output.progress("reading MiB of") as progress:
             for manifest in manifest_files.stream(self.path, partial(_show, progress), lists):
                 kubelets.update(_kubelet_version(manifest))
                 each = _stored(manifest, errors, skipped)
                 before = newest.get(each.key) if each else None
+                if each and before and _contradicts(each, before):
+                    contradicted.append(manifest.title)
                 if each and not (before and _is_older(each.resource_version, before)):
                     newest[each.key] = each
         errors.raise_all()
-        warn_not_stored(skipped)
-        name = "standard input" if self.path == manifest_files.STDIN else self.path
+        if contradicted:
+            output.warn("\n".join([*at_most(contradicted), _CONTRADICTED]))
+        warn_not_read(skipped)
+        name = "standard input" if self.path == STDIN else self.path
         if all(key.kind in OBJECT_KINDS for key in newest):
-            raise BadInput(f"{name}: there are no nodes, pods or workloads in it")
+            only = f", only {kinds_text(skipped)}" if skipped else ""
+            text = f"{name}: there are no nodes and no pods in it{only}"
+            raise BadInput(f"{text}: {COMPLETE} prints all that is needed")
         if _is_judged():
             _check_complete(name, newest)
         kinds.update(_all_listed(lists))
@@ -230,9 +252,9 @@ def _reported(version: KubernetesVersion) -> StoredObject:
 
 def _all_listed(lists: set[str]) -> dict[StoredKind, str]:
     """That all objects are there, of the kinds that there are lists of."""
-    from topospread.codec.objects import OBJECTS
+    from topospread.codec.objects import KIND_NAMES
 
-    return {kind: "" for kind, message in OBJECTS.items() if message.DESCRIPTOR.name in lists}
+    return {kind: "" for kind, name in KIND_NAMES.items() if name in lists}
 
 
 def _stored(
@@ -258,6 +280,12 @@ def _stored(
         # An API server has checked the fields of all that it has given a version.
         errors.check_fields(manifest)
     return made
+
+
+def _contradicts(each: StoredObject, before: StoredObject) -> bool:
+    """Whether an object is given twice, and no version says which is newer."""
+    versions = {each.resource_version, before.resource_version}
+    return ("" in versions or len(versions) == 1) and each.payload != before.payload
 
 
 def _is_older(version: str, than: StoredObject) -> bool:
@@ -405,7 +433,7 @@ def _is_judged() -> bool:
 def _check_complete(name: str, objects: Mapping[Key, StoredObject]) -> None:
     # Here: a verb that calls a server reads no store's formats.
     from topospread.codec.stored import object_from_stored
-    from topospread.kube.workloads import REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET
+    from topospread.kube.workloads import is_looked_up
     from topospread.store.model import Kind
 
     kinds = {key.kind for key in objects}
@@ -414,14 +442,16 @@ def _check_complete(name: str, objects: Mapping[Key, StoredObject]) -> None:
             f"{name}: there are no nodes in it, and without nodes no constraint is violated: "
             f"{COMPLETE} prints all that is needed"
         )
+    if Kind.POD not in kinds:
+        output.warn(f"{name}: there are no pods in it: nothing runs on its nodes")
     if kinds & {Kind.REPLICA_SET, Kind.STATEFUL_SET, Kind.REPLICATION_CONTROLLER}:
         return
-    owning = {REPLICA_SET, STATEFUL_SET, REPLICATION_CONTROLLER}
     pods = (object_from_stored(each).pod for key, each in objects.items() if key.kind is Kind.POD)
     if any(
         not pod.spec.topology_spread_constraints
         and any(
-            owner.controller and owner.kind in owning for owner in pod.metadata.owner_references
+            owner.controller and is_looked_up(owner.kind, owner.api_version)
+            for owner in pod.metadata.owner_references
         )
         for pod in pods
     ):
@@ -439,6 +469,4 @@ def _show(progress: Callable[[int, int], None], source: str, read: int, size: in
 
 def _stdin_is_read() -> bool:
     given = click.get_current_context().params.values()
-    return any(
-        manifest_files.STDIN in (value if isinstance(value, tuple) else (value,)) for value in given
-    )
+    return any(STDIN in (value if isinstance(value, tuple) else (value,)) for value in given)

@@ -45,6 +45,8 @@ _TEXT_OF_A_VALUE: Final = 32
 
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")
 _MAP: Final = "tag:yaml.org,2002:map"
+_NO_UTF8: Final = "it is no UTF-8: save it as UTF-8"
+_SECOND: Final = re.compile("the key '(apiVersion|items|kind|metadata)' is given twice")
 _NULL: Final = yaml.ScalarNode("tag:yaml.org,2002:null", "")
 _DROPPED: Final = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
 _NUMBERS: Final = {
@@ -190,7 +192,13 @@ class _JsonWindow:
     def _more(self) -> bool:
         block = self._file.read(self._block)
         self._at_end = not block
-        more = self._decode(block, not block)
+        try:
+            more = self._decode(block, not block)
+        except UnicodeDecodeError as error:
+            # Its line, for problem().
+            self._go(len(self._text))
+            self.line += error.object[: error.start].count(b"\n")
+            raise ValueError(_NO_UTF8) from error
         if block:
             passed = self._text[: self._at]
             self._column = (
@@ -201,11 +209,18 @@ class _JsonWindow:
 
 
 class LinedDict(dict[Any, Any]):
-    """An object of a file, with the line where it begins."""
+    """An object of a file, with the line where it begins.
 
-    __slots__ = ("line",)
+    Attributes:
+        lines: of its keys.
+        blocks: keys whose value is a block of text, which begins on the next line.
+    """
+
+    __slots__ = ("blocks", "line", "lines")
 
     line: int
+    lines: dict[Any, int]
+    blocks: frozenset[Any]
 
 
 def yaml_parts(file: SupportsRead[bytes], source: str, *, lined: bool = False) -> Iterator[Part]:
@@ -234,6 +249,8 @@ def _errors(source: str, file: SupportsRead[bytes]) -> Iterator[None]:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
         problem = error.problem or error.context or "cannot be read"
+        separate = ": a line of `---` is missing before it, if another object begins there"
+        problem += separate * bool(mark and not mark.column and _SECOND.fullmatch(problem))
         raise BadInput(f"{source}{line}: not YAML: {problem}") from error
     except yaml.reader.ReaderError as error:
         # It has no line, and of bytes that are no UTF-8 a number that is none of theirs.
@@ -243,7 +260,7 @@ def _errors(source: str, file: SupportsRead[bytes]) -> Iterator[None]:
             ends = file.read(error.position).count(b"\n")
             line = f":{ends + 1}"
         bad = "UTF-8" in str(error.reason)
-        what = "it is no UTF-8: save it as UTF-8" if bad else error.reason
+        what = _NO_UTF8 if bad else error.reason
         raise BadInput(f"{source}{line}: not YAML: {what}") from error
     except yaml.YAMLError as error:
         raise BadInput(f"{source}: not YAML: {str(error).splitlines()[0]}") from error
@@ -348,8 +365,17 @@ def _lined_mapping(loader: _LinedLoader, node: yaml.MappingNode) -> Iterator[Lin
     """Make an object, and then what is in it, as PyYAML does."""
     made = LinedDict()
     made.line = node.start_mark.line + 1
+    made.lines, made.blocks = {}, frozenset()
     yield made
     made.update(loader.construct_mapping(node))
+    # The node's values are those after merging (`<<`), in the order of the keys at least.
+    texts = [(key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
+    made.lines = {loader.construct_object(key): key.start_mark.line + 1 for key, _ in texts}
+    made.blocks = frozenset(
+        loader.construct_object(key)
+        for key, value in texts
+        if isinstance(value, yaml.ScalarNode) and value.style == "|"
+    )
 
 
 class _LinedLoader(_ValueLoader):

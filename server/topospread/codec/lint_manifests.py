@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from topospread.codec.pods import check_terms, pod_from_proto, selector_from_proto
+from topospread.codec.repulsions import repulsions
 from topospread.errors import FieldViolation, InvalidRequest
-from topospread.kube.selectors import SelectorError, compile_selector
 from topospread.kube.validation import CONSTRAINTS_FIELD
 from topospread.spread.linting.workloads import (
     LintedWorkload,
@@ -18,13 +20,21 @@ from topospread.spread.linting.workloads import (
 from topospread_client import (
     CONTROLLER_LABELS,
     ManifestError,
-    pod_from_manifest,
+    has_known_template,
+    is_own_kind,
+    known_template,
     selector_from_manifest,
-    unknown_fields,
+    spread_parts,
 )
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s
 
 if TYPE_CHECKING:
-    from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
+    from collections.abc import Callable
+
+    from topospread.kube.objects import LabelSelector
+    from topospread_client import PodTemplate
+
+_T = TypeVar("_T")
 
 Manifest = Mapping[str, Any]
 
@@ -43,43 +53,42 @@ MOST_TEXT: Final = 512 << 10
 milliseconds; managedFields, which are not read, aside. Annotations may have half of that text.
 """
 
-_GROUPS: Final = {
-    "Deployment": ("apps", "extensions"),
-    "StatefulSet": ("apps", "extensions"),
-    "ReplicaSet": ("apps", "extensions"),
-    "DaemonSet": ("apps", "extensions"),
-    "ReplicationController": ("",),
-    "Job": ("batch",),
-    "CronJob": ("batch",),
-}
-"""Kubernetes' own kinds of workloads, each with its API groups; all must have a pod template."""
-
 _SELECTING: Final = frozenset(
     {"Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Rollout", "CloneSet"}
 )
 """Kinds that must have a selector."""
 
+REVISION_LABELS: Final = {
+    kind: CONTROLLER_LABELS[kind][0]
+    for kind in ("Deployment", "Rollout", "CloneSet", "StatefulSet", "DaemonSet")
+}
+"""The label that tells revisions apart, by kind."""
+
+_MOST_IGNORED: Final = 4096
+"""Characters of the annotation that are read: all codes several times."""
+
 _MOST_REPLICAS: Final = 2**31 - 1
 
 _QUARTER: Final = Share(25, is_percentage=True)
 _PERCENTAGE: Final = re.compile(r"^(\d{1,9})%$")
-_TEMPLATE: Final = re.compile(r"^spec\.(?:jobTemplate\.spec\.)?template\.")
 
 
-def is_workload(manifest: Manifest) -> bool:
-    """Whether an object is a pod or has to do with a template of pods, and no other made it.
+def is_linted(manifest: Manifest) -> bool:
+    """Whether an object has parts to lint: it is a pod, or has a pod template or constraints.
 
-    Kubernetes' own kinds of workloads are such also where their template is missing, but patches
-    are not.
+    Kubernetes' own kinds of workloads are such also where their template is missing.
     """
-    owners = _part(manifest, "metadata").get("ownerReferences")
-    if isinstance(owners, list) and any(_part(each).get("controller") for each in owners):
+    if has_controller(manifest):
         return False
-    if manifest.get("kind") == "Pod":
+    if manifest.get("kind") == "Pod" or is_own_kind(manifest):
         return True
-    if is_patch(manifest):
-        return False
-    return _is_own_kind(manifest) or _has_template(manifest)
+    return any(spread_parts(manifest))
+
+
+def has_controller(manifest: Manifest) -> bool:
+    """Whether another object made this one."""
+    owners = _part(manifest, "metadata").get("ownerReferences")
+    return isinstance(owners, list) and any(_part(each).get("controller") for each in owners)
 
 
 def is_large(manifest: Manifest) -> bool:
@@ -110,66 +119,101 @@ def is_patch(manifest: Manifest) -> bool:
     kind, spec = manifest.get("kind"), _part(manifest, "spec")
     if not isinstance(kind, str) or not spec or not _is_count(spec.get("replicas")):
         return False
+    template = known_template(manifest)
+    has_template = template is not None and _has_pod_spec(template)
     if kind not in _SELECTING:
-        lacks = _has_template(manifest) and "containers" not in _pod_spec(manifest)
-        return lacks and _is_own_kind(manifest)
+        lacks = template is not None and "containers" not in _pod_spec(template)
+        return has_template and lacks and is_own_kind(manifest)
     if not isinstance(spec.get("template", {}), Mapping):
         return False
-    return spec.get("selector") is None and (_is_own_kind(manifest) or _has_template(manifest))
+    return spec.get("selector") is None and (is_own_kind(manifest) or has_template)
 
 
-def _is_own_kind(manifest: Manifest) -> bool:
-    kind, version = manifest.get("kind"), manifest.get("apiVersion")
-    if not isinstance(kind, str) or kind not in _GROUPS:
-        return False
-    group = version.rpartition("/")[0] if isinstance(version, str) else ""
-    return not version or group in _GROUPS[kind]
-
-
-def _has_template(manifest: Manifest) -> bool:
-    spec = _pod_spec(manifest)
+def _has_pod_spec(template: PodTemplate) -> bool:
+    spec = _pod_spec(template)
     return "containers" in spec or "topologySpreadConstraints" in spec
 
 
-def workload_from_manifest(manifest: Manifest) -> LintedWorkload:
-    """Convert a manifest for which :func:`is_workload` holds.
+def workload_from_template(template: PodTemplate, message: k8s.Pod | None) -> LintedWorkload:
+    """What lint looks at, of a pod template.
 
-    Raises:
-        ManifestError: a value of a wrong type, or too many constraints, expressions or values.
+    Its `malformed` is what is wrong beside the pod, and what is more than is looked at.
+
+    Args:
+        template: a pod's is the pod.
+        message: the pod that it would make, with the labels alone that are known; None where it
+            cannot be read.
     """
-    message = pod_from_manifest(manifest, known_labels_only=True)
-    if _is_own_kind(manifest) and not _pod_spec(manifest):
-        below = "jobTemplate.spec." if manifest.get("kind") == "CronJob" else ""
-        raise ManifestError(f"spec.{below}template.spec", "required: it says what the pods are")
-    if len(message.spec.topology_spread_constraints) > MOST_CONSTRAINTS:
-        raise ManifestError(CONSTRAINTS_FIELD, f"at most {MOST_CONSTRAINTS}")
-    try:
-        check_terms(message.spec, MOST_TERMS)
-    except InvalidRequest as error:
-        raise ManifestError("spec", str(error)) from error
-    pod = pod_from_proto(message)
-    kind, spec = str(manifest.get("kind") or "Pod"), _part(manifest, "spec")
-    selector = None if kind in ("Pod", "CronJob") else selector_from_manifest(manifest)
-    if selector is not None and _terms(selector) > MOST_TERMS:
-        raise ManifestError("spec.selector", f"at most {MOST_TERMS} expressions")
+    holder = template.holder
+    kind, spec = str(holder.get("kind") or "Pod"), _part(holder, "spec")
+    malformed: list[FieldViolation] = []
+
+    def read(convert: Callable[[], _T], otherwise: _T) -> _T:
+        try:
+            return convert()
+        except ManifestError as error:
+            malformed.append(FieldViolation(error.path, error.message))
+            return otherwise
+
+    if message is not None:
+        message = read(partial(_bounded, template.text, message), None)
+        if is_own_kind(holder) and not _pod_spec(template):
+            where = f"{template.text}.spec"
+            malformed.append(FieldViolation(where, "required: it says what the pods are"))
+    wrong: list[FieldViolation] = []
+    rollout = _rollout(kind, spec, wrong)
+    pod = pod_from_proto(k8s.Pod() if message is None else message)
     return LintedWorkload(
         kind=kind,
         pod=pod,
-        replicas=_replicas(kind, manifest),
-        selector=None if selector is None else selector_from_proto(selector),
+        replicas=read(partial(_replicas, template, kind), None),
+        selector=read(partial(_selector, holder, kind), None),
+        path=template.text,
         added_labels=CONTROLLER_LABELS.get(kind, ()),
-        rollout=_rollout(kind, spec),
-        has_volume_claims=bool(spec.get("volumeClaimTemplates")),
-        repelling_keys=_repelling_keys(_pod_spec(manifest), pod.labels, pod.namespace),
-        unknown_fields=tuple(
-            FieldViolation(_TEMPLATE.sub("", each.field), each.description)
-            for each in unknown_fields(manifest)[:MOST_CONSTRAINTS]
+        rollout=None if wrong else rollout,
+        has_volume_claims=bool(_part(_owner(template)).get("volumeClaimTemplates")),
+        repulsions=()
+        if message is None
+        else read(
+            partial(
+                repulsions,
+                _pod_spec(template),
+                message.spec,
+                pod.labels,
+                pod.namespace,
+                REVISION_LABELS.get(kind, ""),
+            ),
+            (),
         ),
-        ignored=_ignored(manifest),
+        malformed=(*malformed, *wrong),
+        is_readable=message is not None,
+        ignored=ignored_codes(holder),
     )
 
 
-def _terms(selector: LabelSelector) -> int:
+def _bounded(path: str, message: k8s.Pod) -> k8s.Pod:
+    """A pod of which no more is looked at than takes a moment."""
+    if len(message.spec.topology_spread_constraints) > MOST_CONSTRAINTS:
+        where = ".".join(filter(None, (path, CONSTRAINTS_FIELD)))
+        raise ManifestError(where, f"at most {MOST_CONSTRAINTS}")
+    try:
+        check_terms(message.spec, MOST_TERMS)
+    except InvalidRequest as error:
+        raise ManifestError(".".join(filter(None, (path, "spec"))), str(error)) from error
+    return message
+
+
+def _selector(holder: Manifest, kind: str) -> LabelSelector | None:
+    """A workload's own selector; None where it has none, or none whose meaning is known."""
+    if kind in ("Pod", "CronJob", "PodTemplate") or not has_known_template(holder):
+        return None
+    selector = selector_from_manifest(holder)
+    if selector is not None and _terms(selector) > MOST_TERMS:
+        raise ManifestError("spec.selector", f"at most {MOST_TERMS} expressions")
+    return None if selector is None else selector_from_proto(selector)
+
+
+def _terms(selector: k8s.LabelSelector) -> int:
     return len(selector.match_labels) + len(selector.match_expressions)
 
 
@@ -179,33 +223,28 @@ def _part(value: object, name: str = "") -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
-def _template_owner(manifest: Manifest) -> Mapping[str, Any]:
+def _owner(template: PodTemplate) -> object:
     """What has the pod template: the object's spec, or that of a CronJob's job."""
-    spec = _part(manifest, "spec")
-    if manifest.get("kind") == "CronJob":
-        return _part(_part(spec, "jobTemplate"), "spec")
-    return spec
+    return template.around[-1] if template.around else {}
 
 
-def _pod_spec(manifest: Manifest) -> Mapping[str, Any]:
-    if manifest.get("kind") in (None, "", "Pod"):
-        return _part(manifest, "spec")
-    return _part(_part(_template_owner(manifest), "template"), "spec")
+def _pod_spec(template: PodTemplate) -> Mapping[str, Any]:
+    return _part(template.content, "spec")
 
 
-def _replicas(kind: str, manifest: Manifest) -> int | None:
+def _replicas(template: PodTemplate, kind: str) -> int | None:
     """How many pods there are; None where only the cluster knows."""
     if kind == "Pod":
         return 1
+    if not has_known_template(template.holder):
+        return None if template.replicas is None else min(template.replicas, _MOST_REPLICAS)
     is_job = kind in ("Job", "CronJob")
     name = "parallelism" if is_job else "replicas"
-    given = _template_owner(manifest).get(name)
+    given = _part(_owner(template)).get(name)
     if given is None:
         return 1 if is_job else None
     if _is_count(given):
         return int(given)
-    if kind not in _GROUPS and kind not in _SELECTING:
-        return None
     below = "jobTemplate.spec." if kind == "CronJob" else ""
     raise ManifestError(
         f"spec.{below}{name}", f"must be a number of pods, from 0 to {_MOST_REPLICAS}"
@@ -221,71 +260,69 @@ def _is_count(value: object) -> bool:
     return 0 <= value <= _MOST_REPLICAS
 
 
-def _rollout(kind: str, spec: Mapping[str, Any]) -> Rollout | None:
-    """How a workload is rolled out, by its kind's defaults."""
+def _rollout(kind: str, spec: Mapping[str, Any], wrong: list[FieldViolation]) -> Rollout | None:
+    """How a workload is rolled out, by its kind's defaults; `wrong` gets what it cannot be."""
+    share = partial(_share, wrong)
     if kind == "Deployment":
         strategy = _part(spec, "strategy")
         rolling = strategy.get("type") in (None, "", "RollingUpdate")
-        return _rolling(_part(strategy, "rollingUpdate"), kind) if rolling else None
+        if not rolling:
+            return None
+        return _rolling(
+            share, _part(strategy, "rollingUpdate"), kind, "spec.strategy.rollingUpdate"
+        )
     if kind == "Rollout":
         strategy = _part(spec, "strategy")
         if "blueGreen" in strategy:
-            return Rollout(_QUARTER, Share(0), CONTROLLER_LABELS[kind][0], doubles=True)
-        return _rolling(_part(strategy, "canary"), kind)
+            return Rollout(_QUARTER, Share(0), REVISION_LABELS[kind], doubles=True)
+        canary = _part(strategy, "canary")
+        # Traffic is moved between two whole revisions, unless the old one is to shrink with it.
+        is_whole = bool(canary.get("trafficRouting")) and not canary.get("dynamicStableScale")
+        return replace(_rolling(share, canary, kind, "spec.strategy.canary"), doubles=is_whole)
+    if kind == "DaemonSet":
+        strategy = _part(spec, "updateStrategy")
+        path = "spec.updateStrategy.rollingUpdate.maxSurge"
+        surge = share(_part(strategy, "rollingUpdate").get("maxSurge"), path)
+        if surge is None or not surge.number or strategy.get("type") == "OnDelete":
+            return None
+        return Rollout(surge, Share(0), REVISION_LABELS[kind])
     if kind == "CloneSet":
         strategy = _part(spec, "updateStrategy")
-        surge = _share(strategy.get("maxSurge"), "spec.updateStrategy.maxSurge") or Share(0)
-        lacking = _share(strategy.get("maxUnavailable"), "spec.updateStrategy.maxUnavailable")
-        return Rollout(surge, lacking or Share(20, is_percentage=True), CONTROLLER_LABELS[kind][0])
+        if str(strategy.get("type")).startswith("InPlace"):
+            return None
+        surge = share(strategy.get("maxSurge"), "spec.updateStrategy.maxSurge") or Share(0)
+        lacking = share(strategy.get("maxUnavailable"), "spec.updateStrategy.maxUnavailable")
+        return Rollout(surge, lacking or Share(20, is_percentage=True), REVISION_LABELS[kind])
     return None
 
 
-def _rolling(strategy: Mapping[str, Any], kind: str) -> Rollout:
-    surge = _share(strategy.get("maxSurge"), "maxSurge")
-    lacking = _share(strategy.get("maxUnavailable"), "maxUnavailable")
+def _rolling(
+    share: Callable[[object, str], Share | None], strategy: Mapping[str, Any], kind: str, path: str
+) -> Rollout:
+    surge = share(strategy.get("maxSurge"), f"{path}.maxSurge")
+    lacking = share(strategy.get("maxUnavailable"), f"{path}.maxUnavailable")
     return Rollout(
         _QUARTER if surge is None else surge,
         _QUARTER if lacking is None else lacking,
-        CONTROLLER_LABELS[kind][0],
+        REVISION_LABELS[kind],
     )
 
 
-def _share(value: object, path: str) -> Share | None:
-    """A number or a percentage; None where none is given."""
+def _share(wrong: list[FieldViolation], value: object, path: str) -> Share | None:
+    """A number or a percentage; None where none is given, or neither, which `wrong` gets."""
     if value is None:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return Share(value)
     if isinstance(value, str) and (found := _PERCENTAGE.match(value)):
         return Share(int(found[1]), is_percentage=True)
-    raise ManifestError(path, "must be a number of pods, or a percentage as in 25%")
+    wrong.append(FieldViolation(path, "must be a number of pods, or a percentage as in 25%"))
+    return None
 
 
-def _repelling_keys(
-    spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str
-) -> tuple[str, ...]:
-    """Topology keys of required anti-affinity that a pod has to others of its template."""
-    anti = _part(_part(spec, "affinity"), "podAntiAffinity")
-    terms = anti.get("requiredDuringSchedulingIgnoredDuringExecution")
-    keys: list[str] = []
-    for term in map(_part, terms[:MOST_CONSTRAINTS] if isinstance(terms, list) else ()):
-        key, namespaces = term.get("topologyKey"), term.get("namespaces")
-        if not isinstance(key, str) or term.get("matchLabelKeys"):
-            continue
-        if namespaces and (not isinstance(namespaces, list) or namespace not in namespaces):
-            continue
-        selector = selector_from_manifest({"spec": {"selector": term.get("labelSelector")}})
-        try:
-            given = None if selector is None else selector_from_proto(selector)
-            if compile_selector(given).matches(labels):
-                keys.append(key)
-        except SelectorError:
-            continue
-    return tuple(dict.fromkeys(keys))
-
-
-def _ignored(manifest: Manifest) -> frozenset[str]:
+def ignored_codes(manifest: Manifest) -> frozenset[str]:
+    """Codes that an object's annotation silences, in small letters."""
     annotations = _part(_part(manifest, "metadata"), "annotations")
     text = annotations.get(IGNORE_ANNOTATION)
-    codes = text.split(",") if isinstance(text, str) else ()
+    codes = text[:_MOST_IGNORED].split(",") if isinstance(text, str) else ()
     return frozenset(each.strip().lower() for each in codes if each.strip())

@@ -71,6 +71,12 @@ OBJECTS: Final[Mapping[Kind, type[ObjectMessage]]] = {
 }
 """Messages by kind: all that is neither a node, a pod nor a workload."""
 
+KIND_NAMES: Final[Mapping[Kind, str]] = {
+    **{kind: message.DESCRIPTOR.name for kind, message in OBJECTS.items()},
+    Kind.JOB: pb.Job.DESCRIPTOR.name,
+}
+"""Names of the kinds that a cluster may do without."""
+
 _STORAGE: Final = "storage"
 _SHARED_BYTES: Final = 600
 """About, of what is remembered of one kind of volume or claim."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _METADATA: Final = b"\x0a"
 """The tag of a pod's metadata, its first field."""
 
-WorkloadMessage = pb.Service | pb.ReplicationController | pb.ReplicaSet | pb.StatefulSet
+WorkloadMessage = pb.Service | pb.ReplicationController | pb.ReplicaSet | pb.StatefulSet | pb.Job
 
 
 def pod_from_proto(pod: pb.Pod) -> Pod:
@@ -246,12 +246,12 @@ def node_from_proto(node: pb.Node) -> Node:
 
 
 def workload_from_proto(workload: WorkloadMessage) -> Workload:
-    """A Service, ReplicationController, ReplicaSet or StatefulSet; its kind is the message's."""
+    """A Service, or a workload that controls pods; its kind is the message's."""
     selector = None
     pairs: tuple[tuple[str, str], ...] = ()
     if isinstance(workload, pb.Service | pb.ReplicationController):
         pairs = tuple(sorted(workload.spec.selector.items()))
-    elif workload.spec.HasField("selector"):
+    elif not isinstance(workload, pb.Job) and workload.spec.HasField("selector"):
         selector = selector_from_proto(workload.spec.selector)
     return Workload(
         kind=workload.DESCRIPTOR.name,
@@ -259,6 +259,7 @@ def workload_from_proto(workload: WorkloadMessage) -> Workload:
         name=workload.metadata.name,
         selector=selector,
         match_labels=pairs,
+        controller=_controller(workload.metadata.owner_references),
     )
 
 

@@ -51,6 +51,7 @@ _WORKLOADS: Final[dict[Kind, type[WorkloadMessage]]] = {
     Kind.REPLICATION_CONTROLLER: kubernetes_pb2.ReplicationController,
     Kind.REPLICA_SET: kubernetes_pb2.ReplicaSet,
     Kind.STATEFUL_SET: kubernetes_pb2.StatefulSet,
+    Kind.JOB: kubernetes_pb2.Job,
 }
 
 
@@ -288,7 +289,7 @@ def decode_node(payload: bytes) -> Node:
 
 
 def decode_workload(kind: Kind, payload: bytes) -> Workload:
-    """One Service, ReplicationController, ReplicaSet or StatefulSet."""
+    """One Service, ReplicationController, ReplicaSet, StatefulSet or Job."""
     return workload_from_proto(parse_stored(_workload(kind), payload))
 
 

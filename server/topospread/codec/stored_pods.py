@@ -17,7 +17,7 @@ from topospread.codec.rows import ChangeDecoder, is_resized
 from topospread.codec.stored import object_from_stored
 from topospread.codec.tidying import POD_SCHEDULED, READY
 from topospread.generated.internal.v1 import stored_pb2
-from topospread.kube.objects import DEFAULT_NAMESPACE, TERMINAL_PHASES
+from topospread.kube.objects import DEFAULT_NAMESPACE, TERMINAL_PHASES, OwnerReference
 from topospread.spread.deletion import DeletionCandidate, deletion_cost
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 ALWAYS: Final = "Always"
 TRUE: Final = "True"
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+"""A label and annotation of an indexed Job's pods."""
+
 FALSE: Final = "False"
 
 NOT_RESCHEDULED_KINDS: Final = frozenset({"DaemonSet", "Node"})
@@ -143,6 +146,17 @@ def owner_key_of(payload: bytes) -> tuple[tuple[str, str], str]:
     return (namespace, meta.name), ""
 
 
+def controller_of(payload: bytes) -> tuple[str, str, OwnerReference | None]:
+    """Namespace and name of a ReplicaSet, and its own controller; None without one."""
+    meta = parse_stored(stored_pb2.StoredReplicaSet, payload).metadata
+    namespace = meta.namespace or DEFAULT_NAMESPACE
+    for each in meta.owner_references:
+        if each.controller:
+            owner = OwnerReference(each.api_version, each.kind, each.name, each.uid)
+            return namespace, meta.name, owner
+    return namespace, meta.name, None
+
+
 def deletion_candidate(listed: ListedPod, uid: str) -> DeletionCandidate:
     """A pod with the fields that decide about its place in the order of deletion.
 
@@ -169,7 +183,14 @@ def deletion_candidate(listed: ListedPod, uid: str) -> DeletionCandidate:
         sidecar_restarts=_most_restarts(inits),
         created=_seconds(meta.creation_timestamp),
         owner_key=listed.owner_key,
+        completion_index=_index(listed),
     )
+
+
+def _index(listed: ListedPod) -> int | None:
+    annotations = listed.message.metadata.annotations
+    text = dict(listed.labels).get(COMPLETION_INDEX) or annotations.get(COMPLETION_INDEX, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def pod_of(encoded: EncodedPod) -> Pod:

@@ -23,16 +23,16 @@ from topospread.codec.lint_manifests import (
     MOST_TEXT,
     MOST_VALUES,
     is_large,
-    is_workload,
-    workload_from_manifest,
+    is_linted,
 )
+from topospread.codec.lint_parts import lint_parts
 from topospread.errors import CallerGone, InvalidRequest, MethodNotServed, TopospreadError
 from topospread.http.calls import HttpMethod, Lane
 from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
 from topospread.service.linting import lint_at
 from topospread.spread.linting.catalog import Severity
 from topospread.spread.linting.engine import lint
-from topospread_client import ManifestError, pod_from_manifest
+from topospread_client import is_own_kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -82,14 +82,15 @@ _TIMEOUT: Final = re.compile(r"^(\d{1,4})(ms|s)$")
 
 @dataclass(frozen=True, slots=True)
 class _Linted:
-    """What is linted of an object.
+    """A part of an object that is linted.
 
     Attributes:
-        pod: that it would make, as the bytes of a v1.Pod.
+        pod: that it would make, as the bytes of a v1.Pod; None where no more is known of its pods
+            than that they have constraints.
     """
 
     workload: LintedWorkload
-    pod: bytes
+    pod: bytes | None
 
 
 class Webhook:
@@ -132,26 +133,33 @@ class Webhook:
         except InvalidRequest as wrong:
             wrong.http_status = 400
             raise
-        if review.content is None or review.is_leaving or not is_workload(review.content):
+        if review.content is None or review.is_leaving:
             return admission_response(review.uid, (), ())
         compared = review.before if self._refused else None
         if is_large(review.content) or (compared is not None and is_large(compared)):
-            return admission_response(review.uid, [NOT_LINTED], ())
+            warnings = [NOT_LINTED] if is_linted(review.content) else []
+            return admission_response(review.uid, warnings, ())
         linted = _linted(review.content)
-        if linted is None:
-            # The API server says so in its own words, or knows a type that this server does not.
+        if not linted:
             return admission_response(review.uid, (), ())
         before = _before(compared)
-        given = [linted] if before is None else [linted, before]
-        found = self._findings(given, cluster, call)
-        call.span.set("topospread.findings", len(found[0]))
-        shown = [each for each in found[0] if each.severity.at_least(Severity.WARNING)]
-        shown.sort(key=lambda each: each.severity.rank)
-        refusals = self._refusals(given, found)
+        found = self._findings([*linted, *before], cluster, call)
+        own = found[: len(linted)]
+        call.span.set("topospread.findings", sum(map(len, own)))
+        shown = [
+            (each, part.workload)
+            for part, findings in zip(linted, own, strict=True)
+            for each in findings
+            if each.severity.at_least(Severity.WARNING)
+        ]
+        shown.sort(key=lambda each: each[0].severity.rank)
+        refusals = self._refusals(linted, own, before, found[len(linted) :])
+        refused = [each for each, _ in refusals]
+        several = len(linted) > 1
         return admission_response(
             review.uid,
-            [_line(each, linted.workload) for each in shown if each not in refusals],
-            [_line(each, linted.workload) for each in refusals],
+            [_line(*each, several=several) for each in shown if each[0] not in refused],
+            [_line(*each, several=several) for each in refusals],
         )
 
     def _findings(
@@ -165,7 +173,12 @@ class Webhook:
         try:
             # Not around all of the call: without a turn it is linted without the state.
             with Computation(call.deadline, call.active, turn=self._turn, share=True):
-                return [lint_at(self._engine, request, each.workload, each.pod) for each in given]
+                return [
+                    lint(each.workload)
+                    if each.pod is None
+                    else lint_at(self._engine, request, each.workload, each.pod)
+                    for each in given
+                ]
         except CallerGone:
             raise
         except TopospreadError as error:
@@ -175,15 +188,25 @@ class Webhook:
                 return [lint(each.workload) for each in given]
 
     def _refusals(
-        self, given: Sequence[_Linted], found: Sequence[Sequence[LintFinding]]
-    ) -> list[LintFinding]:
-        """Why the first object is refused: findings that the second, where there is one, lacks."""
-        refused = [
-            [(_identity(each, linted.workload), each) for each in findings if self._refuses(each)]
-            for linted, findings in zip(given, found, strict=True)
+        self,
+        linted: Sequence[_Linted],
+        found: Sequence[Sequence[LintFinding]],
+        before: Sequence[_Linted],
+        found_before: Sequence[Sequence[LintFinding]],
+    ) -> list[tuple[LintFinding, LintedWorkload]]:
+        """Why an object is refused: findings on it that the object before it, if any, lacks."""
+        known = {
+            _identity(each, part.workload)
+            for part, findings in zip(before, found_before, strict=True)
+            for each in findings
+            if self._refuses(each)
+        }
+        return [
+            (each, part.workload)
+            for part, findings in zip(linted, found, strict=True)
+            for each in findings
+            if self._refuses(each) and _identity(each, part.workload) not in known
         ]
-        known = {identity for before in refused[1:] for identity, _ in before}
-        return [each for identity, each in refused[0] if identity not in known]
 
     def _refuses(self, finding: LintFinding) -> bool:
         of_all = finding.severity is Severity.ERROR and Severity.ERROR.value in self._refused
@@ -215,46 +238,63 @@ def _timeout(query: bytes) -> float:
     return min(MAX_TIMEOUT, seconds * (1 - MARGIN))
 
 
-def _linted(manifest: Mapping[str, Any]) -> _Linted | None:
-    """What is linted of an object; None where it cannot be read."""
-    try:
-        pod = pod_from_manifest(manifest).SerializeToString()
-        return _Linted(workload_from_manifest(manifest), pod)
-    except ManifestError:
-        return None
+def _linted(manifest: Mapping[str, Any]) -> list[_Linted]:
+    """What is linted of an object; nothing of Kubernetes' own where a part cannot be read.
+
+    The API server says so in its own words then, or knows a type that this server does not. In
+    other kinds it may take any type.
+    """
+    parts = lint_parts(manifest, is_applied=True)
+    is_own = manifest.get("kind") == "Pod" or is_own_kind(manifest)
+    if is_own and any(each.workload.malformed for each in parts):
+        return []
+    pods = (each.pod() for each in parts)
+    return [
+        _Linted(each.workload, None if pod is None else pod.SerializeToString())
+        for each, pod in zip(parts, pods, strict=True)
+    ]
 
 
-def _before(manifest: Mapping[str, Any] | None) -> _Linted | None:
+def _before(manifest: Mapping[str, Any] | None) -> list[_Linted]:
     """What is linted of the object before, whoever owned it and whatever it silenced.
 
     Neither is a part of how its pods are spread.
     """
-    linted = None if manifest is None else _linted(manifest)
-    if linted is None:
-        return None
-    return replace(linted, workload=replace(linted.workload, ignored=frozenset()))
+    if manifest is None:
+        return []
+    metadata = manifest.get("metadata")
+    unowned = (
+        {key: value for key, value in metadata.items() if key != "ownerReferences"}
+        if isinstance(metadata, dict)
+        else metadata
+    )
+    return [
+        replace(each, workload=replace(each.workload, ignored=frozenset()))
+        for each in _linted({**manifest, "metadata": unowned})
+    ]
 
 
-def _identity(finding: LintFinding, workload: LintedWorkload) -> tuple[str, str, str]:
+def _identity(finding: LintFinding, workload: LintedWorkload) -> tuple[str, str, str, str]:
     """What a finding has in common with the same one on the object before.
 
     A pod has one constraint with a key and whenUnsatisfiable; its index moves with those before it.
     """
     constraints = workload.pod.constraints
     if not 0 <= finding.constraint < len(constraints):
-        return finding.code, "", ""
+        return finding.code, workload.path, "", ""
     spec = constraints[finding.constraint]
-    return finding.code, spec.topology_key, spec.when_unsatisfiable
+    return finding.code, workload.path, spec.topology_key, spec.when_unsatisfiable
 
 
-def _line(finding: LintFinding, workload: LintedWorkload) -> str:
+def _line(finding: LintFinding, workload: LintedWorkload, *, several: bool) -> str:
     """A finding in one line; the API server's client shows which object it is about."""
     index = finding.constraint
+    about = f"{finding.code}: " + (f"{workload.path}: " if several else "")
     if index < 0:
-        return f"{finding.code}: {finding.text}"
+        return f"{about}{finding.text}"
     constraints = workload.pod.constraints
     key = f" ({constraints[index].topology_key})" if index < len(constraints) else ""
-    return f"{finding.code}: constraint {index}{key}: {finding.text}"
+    return f"{about}constraint {index}{key}: {finding.text}"
 
 
 @dataclass(frozen=True, slots=True)

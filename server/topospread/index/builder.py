@@ -40,12 +40,14 @@ from topospread.index.snapshot import (
     Snapshot,
     taken_by,
 )
+from topospread.kube.workloads import CONTROLLED, JOB
 from topospread.spread.settings import NEWEST, known_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
+    from topospread.index.changes import WorkloadChange
     from topospread.index.holdings import Held
     from topospread.index.objects import ObjectPlace
     from topospread.index.pod_classes import NamespaceClasses
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from topospread.kube.objects import Node, Workload
     from topospread.kube.versions import KubernetesVersion
     from topospread.kube.volumes import ClusterValue
+    from topospread.kube.workloads import KnownControllers
     from topospread.spread.topology import GroupKey
 
 CHANGES_PER_YIELD: Final = 50
@@ -102,6 +105,8 @@ class Builder:
         self.size = 0
         self._shrank = False
         self._workloads: dict[str, NamespaceWorkloads] = {}
+        self._controllers: dict[str, KnownControllers] = {}
+        self._jobs = 0
         self._reservations = NO_RESERVATIONS
         self._usage = NO_USAGE
         self._objects = NO_OBJECTS
@@ -139,8 +144,9 @@ class Builder:
                 elif isinstance(change, KindChange):
                     batch.unknown[change.kind] = change.unknown
                 else:
-                    rows = batch.workloads.setdefault(change.namespace, {})
-                    rows[change.kind, change.name] = change.workload
+                    self._fold_workload(change, batch)
+            if batch.controllers:
+                self._change_controllers(batch)
             if batch.workloads:
                 self._change_workloads(batch)
             return self._publish(batch)
@@ -216,6 +222,36 @@ class Builder:
     def _node_at(self, slot: int) -> Node | None:
         nodes = self.snapshot.nodes
         return nodes.node(slot) if slot < nodes.capacity else None
+
+    def _fold_workload(self, change: WorkloadChange, batch: _Batch) -> None:
+        place, workload = (change.kind, change.name), change.workload
+        if change.kind in CONTROLLED:
+            batch.controllers.setdefault(change.namespace, {})[place] = workload
+        if change.kind != JOB:
+            # What pods are spread by does not change with jobs, which come and go.
+            batch.workloads.setdefault(change.namespace, {})[place] = workload
+
+    def _change_controllers(self, batch: _Batch) -> None:
+        self._controllers = dict(self._controllers)
+        for name, rows in batch.controllers.items():
+            known = self._controllers.get(name, {})
+            gone = [place for place, workload in rows.items() if not workload and place in known]
+            new = {
+                place: workload.controller
+                for place, workload in rows.items()
+                if workload and (place not in known or known[place] != workload.controller)
+            }
+            if not (gone or new):
+                continue
+            changed = {**known, **new}
+            added = [place for place in new if place not in known]
+            self._jobs += sum(kind == JOB for kind, _ in added)
+            self._jobs -= sum(kind == JOB for kind, _ in gone)
+            for place in gone:
+                del changed[place]
+            self._controllers[name] = changed
+            if not changed:
+                del self._controllers[name]
 
     def _change_workloads(self, batch: _Batch) -> None:
         """Make each namespace anew once, whose workloads are many."""
@@ -401,6 +437,8 @@ class Builder:
             attached=self._attached,
             version=self._version_unless_reported if reported is None else known_version(reported),
             reported_version=reported,
+            controllers=self._controllers,
+            jobs=self._jobs,
         )
         return self.snapshot
 
@@ -409,6 +447,7 @@ class _Batch:
     __slots__ = (
         "abandoned",
         "classes",
+        "controllers",
         "deltas",
         "held",
         "nodes",
@@ -430,6 +469,7 @@ class _Batch:
         self.abandoned: set[LabelSet] = set()
         self.classes: dict[int, list[int]] = {}
         self.workloads: dict[str, dict[tuple[str, str], Workload | None]] = {}
+        self.controllers: dict[str, dict[tuple[str, str], Workload | None]] = {}
         self.objects: dict[ObjectPlace, ClusterValue | None] = {}
         self.unknown: dict[str, str] = {}
 

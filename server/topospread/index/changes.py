@@ -106,7 +106,7 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadChange:
-    """A Service, RC, RS or STS as it is now; ``workload`` is None when it is gone."""
+    """A Service, RC, RS, STS or Job as it is now; ``workload`` is None when it is gone."""
 
     kind: str
     namespace: str

@@ -123,16 +123,16 @@ class Objects:
 
     # ------------------------------ look-ups
 
-    def unknown(self, kind: str) -> str:
+    def unknown(self, kind: str, *, elsewhere: bool = False) -> str:
         """Why the objects of a kind are not known, in words for an answer; empty if they are.
 
         They are known where a feed reads all of them, as it said last. Where no feed says anything
-        of the kind, they are if there is one.
+        of the kind, they are if there is one, here or `elsewhere`.
         """
         because = self._unknown.get(kind)
         if because is not None:
             return because
-        return "" if self._kept.get(kind) else f"no {kind} in the state"
+        return "" if elsewhere or self._kept.get(kind) else f"no {kind} in the state"
 
     def values(self, kind: str) -> Iterator[ClusterValue]:
         """All objects of a kind, in no order."""

@@ -18,7 +18,7 @@ from topospread.index.holdings import NO_HOLDINGS
 from topospread.index.objects import NO_OBJECTS, Objects
 from topospread.index.parted_map import PartedMap
 from topospread.kube.affinity import compile_requirements
-from topospread.kube.workloads import SERVICE
+from topospread.kube.workloads import JOB, SERVICE
 from topospread.spread.settings import NEWEST
 from topospread.spread.topology import Eligibility
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from topospread.kube.demands import Holds, Requests
     from topospread.kube.objects import NodeRequirements, Workload
     from topospread.kube.versions import KubernetesVersion
+    from topospread.kube.workloads import KnownControllers
     from topospread.spread.cells import Cells, Partition
     from topospread.spread.topology import (
         Bools,
@@ -202,6 +203,8 @@ class Snapshot:
         objects: volumes, what decides about them, and namespaces.
         version: the Kubernetes version by whose rules pods are judged.
         reported_version: the one that the cluster reports; None where it reports none.
+        controllers: by namespace, of what controls pods; see kube.workloads.controllers_of.
+        jobs: how many of these are Jobs.
     """
 
     sequence: int
@@ -221,6 +224,8 @@ class Snapshot:
     attached: AttachedVolumes = field(default_factory=AttachedVolumes)
     version: KubernetesVersion = NEWEST
     reported_version: KubernetesVersion | None = None
+    controllers: Mapping[str, KnownControllers] = field(default_factory=dict)
+    jobs: int = 0
 
     @property
     def alive(self) -> Bools:
@@ -283,6 +288,14 @@ class Snapshot:
     def memo(self, group: GroupKey) -> ResultMemo:
         """The results kept with the group's counts."""
         return self.groups[group].memo
+
+    def unknown(self, kind: str) -> str:
+        """Why the objects of a kind that a cluster may do without are not known, or empty."""
+        return self.objects.unknown(kind, elsewhere=kind == JOB and self.jobs > 0)
+
+    def controllers_in(self, namespace: str) -> KnownControllers:
+        """The controllers of what controls pods in a namespace."""
+        return self.controllers.get(namespace, _NO_CONTROLLERS)
 
     def namespace(self, name: str) -> NamespaceWorkloads:
         """The workloads of a namespace."""
@@ -385,3 +398,4 @@ class NamespaceWorkloads:
 
 
 NO_WORKLOADS: Final = NamespaceWorkloads()
+_NO_CONTROLLERS: Final[KnownControllers] = {}

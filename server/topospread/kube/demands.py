@@ -300,6 +300,14 @@ def in_units(amounts: Mapping[str, Fraction]) -> dict[str, int]:
     }
 
 
+def amount_text(name: str, amount: int) -> str:
+    """An amount in the scheduler's units as people write it: 500m of cpu, 2Gi of memory."""
+    if name == CPU:
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    shift = max((n for n in range(7) if amount and not amount % 1024**n), default=0)
+    return f"{amount >> 10 * shift}{('', *_BINARY)[shift]}"
+
+
 def pod_requests(
     containers: Sequence[Container],
     init_containers: Sequence[Container] = (),

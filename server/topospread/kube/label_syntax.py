@@ -7,6 +7,7 @@ blanks, other scripts' digits and numbers of any size.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 
@@ -62,6 +63,12 @@ def label_value_errors(value: str) -> list[str]:
     if not _VALUE_PATTERN.fullmatch(value):
         errors.append(_format(_VALUE_TEXT, _VALUE, "MyValue", "my_value", "12345"))
     return errors
+
+
+def label_text(text: str) -> str:
+    """A key or value for people: in quotes where it is empty or has a blank, which nobody sees."""
+    blank = any(each.isspace() or not each.isprintable() for each in text)
+    return json.dumps(text, ensure_ascii=False) if blank or not text else text
 
 
 def parse_int64(text: str) -> int | None:

@@ -161,12 +161,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A Service, ReplicationController, ReplicaSet or StatefulSet: what selects pods.
+    """A Service, ReplicationController, ReplicaSet or StatefulSet: what selects pods. Or a Job.
 
     Attributes:
-        kind: ``Service``, ``ReplicationController``, ``ReplicaSet`` or ``StatefulSet``.
+        kind: ``Service``, ``ReplicationController``, ``ReplicaSet``, ``StatefulSet`` or ``Job``.
         selector: of RS and STS; None is nil.
         match_labels: of Service and RC, sorted pairs.
+        controller: its own, as a ReplicaSet's Deployment; None without one.
     """
 
     kind: str
@@ -174,3 +175,4 @@ class Workload:
     name: str
     selector: LabelSelector | None = None
     match_labels: tuple[tuple[str, str], ...] = ()
+    controller: OwnerReference | None = None

@@ -1,12 +1,14 @@
-"""Default selectors: the pods that a pod without constraints is spread with (KEP-1258).
+"""Workloads of pods: their controllers, and their default selectors (KEP-1258).
 
-Source: kube-scheduler's ``helper.DefaultSelector``; upstream facts 23 and 24.
+Source of the second: kube-scheduler's ``helper.DefaultSelector``; upstream facts 23 and 24.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
+from topospread.kube.objects import OwnerReference
 from topospread.kube.selectors import (
     NOTHING,
     Selector,
@@ -16,9 +18,11 @@ from topospread.kube.selectors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from topospread.kube.objects import OwnerReference, Pod, Workload
+    from topospread.kube.objects import Pod, Workload
+
+    KnownControllers = Mapping[tuple[str, str], OwnerReference | None]
 
 SERVICE: Final = "Service"
 REPLICATION_CONTROLLER: Final = "ReplicationController"
@@ -32,21 +36,97 @@ CRON_JOB: Final = "CronJob"
 TEMPLATE_HASH: Final = "pod-template-hash"
 """The label by which a Deployment tells the pods of its ReplicaSets apart."""
 
+_HASHES: Final = {
+    TEMPLATE_HASH: (DEPLOYMENT, "apps/v1"),
+    "rollouts-pod-template-hash": ("Rollout", "argoproj.io/v1alpha1"),
+}
+"""Labels that end the names of ReplicaSets, with the kinds that write them."""
+
+_CONFIG_LABEL: Final = "deploymentconfig"
+"""The label that pods of a DeploymentConfig have, with its name."""
+
+CONTROLLED: Final = {
+    REPLICA_SET: "apps",
+    REPLICATION_CONTROLLER: "",
+    STATEFUL_SET: "apps",
+    JOB: "batch",
+}
+"""Kinds of controllers whose own controllers are kept, with their API groups."""
+
+REVISIONS: Final = frozenset({REPLICA_SET, REPLICATION_CONTROLLER})
+"""Kinds whose objects are one revision of what controls them."""
+
+_OF_JOBS: Final = frozenset({CRON_JOB, "AdvancedCronJob", "JobSet", "ScaledJob"})
+"""Kinds that make Jobs of one template."""
+
+_FIRST_MINUTE: Final = 26_297_280
+"""2020 in minutes since 1970: before, CronJobs counted seconds. Dates, as 20261231, are less."""
+
+_DEEPEST: Final = 4
+"""Controllers of a pod that are followed."""
+
 _OWNER_GROUPS: Final = {REPLICATION_CONTROLLER: "", REPLICA_SET: "apps", STATEFUL_SET: "apps"}
 
 
-def outer_controller(kind: str, name: str, pod_labels: Mapping[str, str]) -> tuple[str, str] | None:
-    """Kind and name of what controls a pod's controller, as far as names tell; None where not.
+def controllers_of(
+    owner: OwnerReference, pod_labels: Mapping[str, str], known: KnownControllers
+) -> tuple[OwnerReference, ...]:
+    """The controllers of a pod, the outer one last: a ReplicaSet, and its Deployment.
 
-    A Deployment's ReplicaSet is called as it is with the hash that its pods have as a label, a
-    CronJob's Job with a number. Neither Deployments nor Jobs are stored.
+    Args:
+        owner: the pod's own controller.
+        pod_labels: the pod's.
+        known: controllers of the namespace's objects of CONTROLLED by kind and name; None where
+            one has none. Where it does not say, names do: a Deployment's or Rollout's ReplicaSet
+            ends in the hash that its pods have as a label, a DeploymentConfig's
+            ReplicationController begins with their label, a CronJob's Job ends in minutes, unless
+            the one or the other is there.
     """
-    outer, _, suffix = name.rpartition("-")
-    if outer and kind == REPLICA_SET and pod_labels.get(TEMPLATE_HASH) == suffix:
-        return DEPLOYMENT, outer
-    if outer and kind == JOB and suffix.isdecimal():
-        return CRON_JOB, outer
+    chain = [owner]
+    while len(chain) < _DEEPEST:
+        last = chain[-1]
+        group, slash, _ = last.api_version.rpartition("/")
+        if last.kind not in CONTROLLED or (slash and group != CONTROLLED[last.kind]):
+            break
+        key = last.kind, last.name
+        outer = known.get(key)
+        if outer is None and (last.kind == REPLICA_SET or key not in known):
+            outer = _named(last, pod_labels)
+        if outer is None:
+            break
+        chain.append(outer)
+    return tuple(chain)
+
+
+def workload_of(controllers: Sequence[OwnerReference]) -> OwnerReference:
+    """The controller that people know pods by: a ReplicaSet's Deployment, a Job's CronJob.
+
+    And a ReplicationController's DeploymentConfig. Not what controls a StatefulSet, or a Job that
+    was made alone: those have no template of pods.
+    """
+    first, *outer = controllers
+    if outer and (first.kind in REVISIONS or (first.kind == JOB and outer[0].kind in _OF_JOBS)):
+        return outer[0]
+    return first
+
+
+def _named(inner: OwnerReference, pod_labels: Mapping[str, str]) -> OwnerReference | None:
+    outer, _, suffix = inner.name.rpartition("-")
+    if outer and inner.kind == REPLICA_SET:
+        for label, (kind, api_version) in _HASHES.items():
+            if pod_labels.get(label) == suffix:
+                return OwnerReference(api_version, kind, outer)
+    if outer and inner.kind == REPLICATION_CONTROLLER and pod_labels.get(_CONFIG_LABEL) == outer:
+        return OwnerReference("apps.openshift.io/v1", "DeploymentConfig", outer)
+    if outer and inner.kind == JOB and _is_cron_minute(suffix):
+        return OwnerReference("batch/v1", CRON_JOB, outer)
     return None
+
+
+def _is_cron_minute(text: str) -> bool:
+    if len(text) != 8 or not (text.isascii() and text.isdecimal()):
+        return False
+    return _FIRST_MINUTE <= int(text) <= time.time() // 60
 
 
 def default_selector(
@@ -69,7 +149,7 @@ def default_selector(
         if workload.kind == SERVICE and _selects(workload, pod):
             labels.update(workload.match_labels)
     owner = None
-    if pod.owner is not None and _is_looked_at(pod.owner):
+    if pod.owner is not None and is_looked_up(pod.owner.kind, pod.owner.api_version):
         owner = lookup(pod.owner.kind, pod.owner.name)
     if owner is not None and owner.kind == REPLICATION_CONTROLLER:
         # A map like a Service's: its pairs take the place of equal keys.
@@ -80,9 +160,10 @@ def default_selector(
     return selector.and_requirements(_of_owner(owner))
 
 
-def _is_looked_at(owner: OwnerReference) -> bool:
-    group, _, version = owner.api_version.rpartition("/")
-    return version == "v1" and _OWNER_GROUPS.get(owner.kind) == group
+def is_looked_up(kind: str, api_version: str) -> bool:
+    """Whether the selector of such a controller is part of the default selector."""
+    group, _, version = api_version.rpartition("/")
+    return version == "v1" and _OWNER_GROUPS.get(kind) == group
 
 
 def _selects(service: Workload, pod: Pod) -> bool:

@@ -82,6 +82,7 @@ RESOURCES: Final = (
     ),
     Resource(Kind.REPLICA_SET, "ReplicaSet", "apps/v1", "/apis/apps/v1/replicasets"),
     Resource(Kind.STATEFUL_SET, "StatefulSet", "apps/v1", "/apis/apps/v1/statefulsets"),
+    Resource(Kind.JOB, "Job", "batch/v1", "/apis/batch/v1/jobs"),
     Resource(Kind.NAMESPACE, "Namespace", "v1", "/api/v1/namespaces"),
     Resource(Kind.PERSISTENT_VOLUME, "PersistentVolume", "v1", "/api/v1/persistentvolumes"),
     Resource(

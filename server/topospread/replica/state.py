@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from topospread.codec.objects import OBJECTS
+from topospread.codec.objects import KIND_NAMES
 from topospread.codec.pods import view_meta
 from topospread.codec.rows import ChangeDecoder
 from topospread.errors import (
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from topospread.cache import Budget
     from topospread.errors import TopospreadError
     from topospread.index.changes import IndexChange
-    from topospread.index.pod_classes import PodClass
     from topospread.index.pods import PodMembers
     from topospread.index.snapshot import Snapshot
     from topospread.kube.versions import KubernetesVersion
@@ -121,8 +120,8 @@ class Decoder:
             if (found := observed_version(stored)) is not None:
                 observed[kind] = found[1]
             self.observed = tuple(sorted(observed.items()))
-            if kind in OBJECTS:
-                yield KindChange(OBJECTS[kind].DESCRIPTOR.name, unknown)
+            if kind in KIND_NAMES:
+                yield KindChange(KIND_NAMES[kind], unknown)
             return
         if key.kind is Kind.RESERVATION:
             self.expiries.update(key, 0 if stored is None else stored.expires_at)
@@ -242,9 +241,9 @@ class ReplicaState:
         with self._changed:
             return self._show_groups(self._builder.ensure_counted(groups))
 
-    def members(self, classes: Iterable[PodClass]) -> Iterator[tuple[PodClass, str, str]]:
-        """Class, name and node of the pods of some classes, as of the newest index."""
-        return self._builder.members().of(classes)
+    def members(self) -> PodMembers:
+        """The pods by class, as of the newest index."""
+        return self._builder.members()
 
     def view_and_members(self) -> tuple[View, PodMembers]:
         """The newest view, and its pods by class.

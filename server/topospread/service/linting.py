@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.kube.objects import LabelSelector
+from topospread.kube.selectors import SelectorError, compile_selector
 from topospread.kube.versions import parse_version
 from topospread.service.explaining.explain import explain
 from topospread.service.fit.question import Fit
+from topospread.spread.linting.capacities import DomainCapacity, ReplicaCapacity
 from topospread.spread.linting.engine import RULES, Knowledge, lint
 from topospread.spread.linting.workloads import DomainNumbers
 from topospread.spread.settings import RELEASES
-from topospread_proto.v1.explanation_pb2 import FindingCode
+from topospread_proto.v1 import explanation_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topospread.kube.objects import SpreadConstraint
+    from topospread.kube.selectors import Selector
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.request import DecisionRequest
     from topospread.spread.linting.catalog import LintFinding
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from topospread_proto.v1.decision_service_pb2 import ExplainPodResponse
 
 
-_RULES: Final = {FindingCode.Value(f"FINDING_CODE_{name}"): rule for name, rule in RULES.items()}
+_RULES: Final = {pb.FindingCode.Value(f"FINDING_CODE_{name}"): rule for name, rule in RULES.items()}
 
 
 def lint_at(
@@ -41,7 +45,15 @@ def lint_at(
         As explain.
     """
     asked = engine.with_requests(request.cluster, pod)
-    found = explain(engine, request, asked, fit=Fit.NODE, limit=1, advise=False)
+    found = explain(
+        engine,
+        request,
+        asked,
+        fit=Fit.NODE,
+        limit=1,
+        advise=False,
+        replicas=replicas_of(workload),
+    )
     defaults = found.resolved.cycle.rules.profile.defaults
     return lint(workload, knowledge_of(found.response, defaults))
 
@@ -57,11 +69,24 @@ def knowledge_of(
     """
     explanation = response.explanation
     version = parse_version(response.meta.kubernetes_version)
+    of_constraints = {
+        each.constraint_index: _capacity(each)
+        for each in response.capacities
+        if each.HasField("constraint_index")
+    }
     numbers = {
         each.index: DomainNumbers(
-            each.eligible_domain_count, each.usable_domain_count, each.minimum.lowest_pod_count
+            each.eligible_domain_count,
+            each.usable_domain_count,
+            each.minimum.lowest_pod_count,
+            of_constraints.get(each.index),
         )
         for each in explanation.constraints
+    }
+    apart = {
+        each.topology_key: _capacity(each)
+        for each in response.capacities
+        if not each.HasField("constraint_index")
     }
     stated = [
         rule.found(each.constraint_index if each.HasField("constraint_index") else -1, each.text)
@@ -73,4 +98,29 @@ def knowledge_of(
         stated,
         defaults,
         version if version in RELEASES else None,
+        apart,
     )
+
+
+def _capacity(message: pb.ReplicaCapacity) -> ReplicaCapacity:
+    return ReplicaCapacity(
+        tuple(
+            DomainCapacity(
+                each.domain_count, each.replica_count, each.free_place_count, each.usable
+            )
+            for each in message.domains
+        ),
+        message.keyless_usable_node_count,
+    )
+
+
+def replicas_of(workload: LintedWorkload) -> Selector | None:
+    """Selects the pods that a workload has now; None where no rule asks for them."""
+    if workload.rollout is None and not workload.repulsions:
+        return None
+    given = workload.selector or LabelSelector(tuple(sorted(workload.pod.labels.items())))
+    try:
+        selector = compile_selector(given)
+    except SelectorError:
+        return None
+    return None if selector.empty or selector.nothing else selector

@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,7 @@ DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 _PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 _COST: Final = re.compile(r"0|-[0-9]+|[1-9][0-9]*", re.ASCII)
+_ORDINAL: Final = re.compile(r"-(\d{1,9})$", re.ASCII)
 _LONGEST: Final = 10
 """Digits of the largest int32."""
 
@@ -49,6 +50,7 @@ class DeletionCandidate(NamedTuple):
         sidecar_restarts: the most restarts of any of its restartable init containers.
         owner_key: equal for pods that Kubernetes ranks together on a node: those of all ReplicaSets
             of one Deployment.
+        completion_index: of an indexed Job; None where the pod has none.
     """
 
     namespace: str
@@ -63,6 +65,7 @@ class DeletionCandidate(NamedTuple):
     sidecar_restarts: int = 0
     created: int | None = None
     owner_key: str = ""
+    completion_index: int | None = None
 
 
 def deletion_cost(annotations: Mapping[str, str]) -> int:
@@ -218,6 +221,50 @@ def _grouped(
         yield list(alike)
 
 
+def stateful_set_order(pods: Sequence[DeletionCandidate]) -> tuple[list[int], list[float]]:
+    """Positions in the order in which a StatefulSet deletes pods, and their ordinals.
+
+    The highest ordinal first; pods whose names end in none, which it does not know, last.
+    """
+    found = [_ORDINAL.search(pod.name) for pod in pods]
+    ordinals = [float(match[1]) if match else -1.0 for match in found]
+    return sorted(range(len(pods)), key=lambda i: (-ordinals[i], pods[i].name)), ordinals
+
+
+def job_order(
+    pods: Sequence[DeletionCandidate], completions: int | None
+) -> tuple[list[int], list[float]]:
+    """Positions in the order in which a Job deletes active pods; 1 for those that go in any case.
+
+    Kubernetes' ``activePodsForRemoval`` over ``ActivePods``: as :class:`DeletionOrder`, without
+    costs and ranks, and sidecars' restarts come after other restarts. Of an indexed Job go first:
+    pods without an index, pods whose index is not below the completions, and of equal indexes all
+    but the last.
+
+    Args:
+        pods: active ones.
+        completions: of the Job; None where that is not known.
+    """
+    order = sorted(range(len(pods)), key=lambda i: _active(pods[i]))
+    if all(pod.completion_index is None for pod in pods):
+        return order, [0.0] * len(pods)
+    last = {pods[i].completion_index: i for i in order}
+    ranks = []
+    for position, pod in enumerate(pods):
+        index = pod.completion_index
+        beyond = index is not None and completions is not None and index >= completions
+        ranks.append(float(index is None or beyond or last[index] != position))
+    return sorted(order, key=lambda i: -ranks[i]), ranks
+
+
+def _active(pod: DeletionCandidate) -> tuple[Any, ...]:
+    assigned, phase, ready, _ = _before(pod)
+    since = _newest_first(pod.ready_since) if pod.ready else (0, 0)
+    restarts = -pod.restarts, -pod.sidecar_restarts
+    created = _newest_first(pod.created)
+    return assigned, phase, ready, since, restarts, created, _identity(pod)
+
+
 class Strategy(Enum):
     """Ways to rank pods, in the order of preference among equally good ones."""
 
@@ -295,6 +342,16 @@ def rank(
         else:
             ranks = proportional_ranks(order, spreads)
         chosen = order.ranked(ranks)
+    return ranking_of(chosen, ranks, spreads, deletions)
+
+
+def ranking_of(
+    chosen: Sequence[int],
+    ranks: Sequence[float],
+    spreads: Sequence[DeletionConstraint],
+    deletions: int,
+) -> Ranking:
+    """An order with what it leaves; see :func:`rank`."""
     skews = _skews(chosen[:deletions], spreads)
     inside = (skews <= [spread.max_skew for spread in spreads]).all(axis=1)
     kept = inside.size if inside.all() else int(inside.argmin())

@@ -19,7 +19,7 @@ from topospread.kube.objects import (
 from topospread.kube.versions import KubernetesVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 SYSTEM: Final = "System"
 LIST: Final = "List"
@@ -114,6 +114,27 @@ OTHER_FIT: Final = (
     f"what differs in fit since {EXACT_FIT}",
 )
 """What is not looked at in a cluster of another version: of an older one, of a newer one."""
+
+PREEMPTION: Final = "preemption"
+"""Begins a gap by which more pods may fit, and none less."""
+
+_GAPS: Final = 2
+"""Gaps that a line names."""
+
+
+def gaps_text(gaps: Iterable[str]) -> str:
+    """What is not looked at, in a few words beside advice; empty for what versions differ in."""
+    labels = (each.partition(" (")[0] for each in gaps if each not in OTHER_FIT)
+    named = dict.fromkeys(each.partition(": ")[0] for each in labels)
+    if not named:
+        return ""
+    more = len(named) - _GAPS
+    return f"not looked at: {', '.join([*named][:_GAPS])}" + f" and {more} more" * (more > 0)
+
+
+def is_bound(gaps: Iterable[str]) -> bool:
+    """Whether fewer pods or nodes may fit than was found, beside what versions differ in."""
+    return any(each not in OTHER_FIT and not each.startswith(PREEMPTION) for each in gaps)
 
 
 def known_version(version: KubernetesVersion) -> KubernetesVersion:

@@ -59,6 +59,7 @@ class Kind(IntEnum):
     RESOURCE_CLAIM = 17
     DEVICE_CLASS = 18
     RESOURCE_SLICE = 19
+    JOB = 20
 
 
 CLUSTER_SCOPED: Final = frozenset(
@@ -81,6 +82,7 @@ NODES_SCOPE: Final = "nodes/"
 VOLUMES_SCOPE: Final = "volumes/"
 NAMESPACES_SCOPE: Final = "namespaces/"
 DEVICES_SCOPE: Final = "devices/"
+JOBS_SCOPE: Final = "jobs/"
 
 SCOPES: Final[Mapping[Kind, str]] = {
     Kind.NODE: NODES_SCOPE,
@@ -95,6 +97,7 @@ SCOPES: Final[Mapping[Kind, str]] = {
     Kind.RESOURCE_CLAIM: DEVICES_SCOPE,
     Kind.DEVICE_CLASS: DEVICES_SCOPE,
     Kind.RESOURCE_SLICE: DEVICES_SCOPE,
+    Kind.JOB: JOBS_SCOPE,
 }
 """Scopes of kinds whose changes concern others than the pods of their namespace."""
 
@@ -131,7 +134,8 @@ class Key(NamedTuple):
 
         Volumes, claims and all that decides about them share one, claims too: whose pod has no
         claim does not name it, and so is not disturbed by claims that come and go in its namespace.
-        So do devices, their classes and the claims to them.
+        So do devices, their classes and the claims to them. No decision looks at jobs, so that no
+        write names theirs.
         A write on behalf of a pod that has claims names it, one that looked at the labels of
         namespaces that of namespaces.
         """

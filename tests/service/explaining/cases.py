@@ -11,7 +11,7 @@ import yaml
 from tests.service.world import HOSTNAME, ZONE, incoming, node, running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 Json = dict[str, Any]
 
@@ -37,9 +37,9 @@ class Story:
     expected: Json
 
 
-def stories() -> Iterator[Story]:
-    """All cases."""
-    path = Path(__file__).parent / "cases.yaml"
+def stories(name: str = "cases.yaml") -> Iterator[Story]:
+    """All cases of a file."""
+    path = Path(__file__).parent / name
     for written in yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader):
         pods = written.get("pods", {})
         names = [(name, n) for name, count in pods.items() for n in range(count)]
@@ -48,12 +48,14 @@ def stories() -> Iterator[Story]:
             cluster=[
                 *(node_of(name, about) for name, about in written["nodes"].items()),
                 *(running(f"{name}-web-{n}", name) for name, n in names),
+                *(taking(name, spec) for name, spec in written.get("taken", {}).items()),
                 *([SERVICE] if written.get("service") else []),
+                *written.get("objects", []),
             ],
             reserved=written.get("reserved", {}),
             pod=_pod(**written["pod"]),
             fit=written.get("fit", "ALL"),
-            expected=written["expected"],
+            expected=written.get("expected", written),
         )
 
 
@@ -65,19 +67,29 @@ def node_of(name: str, about: Json | str | None) -> Json:
     made["spec"] = {"taints": taints}
     if about.get("cordoned"):
         made["spec"] = {"unschedulable": True, "taints": [*taints, CORDON]}
+    if about.get("unschedulable"):  # before the node controller has added the taint
+        made["spec"]["unschedulable"] = True
     if "allocatable" in about:
         made["status"] = {"allocatable": about["allocatable"]}
     return made
 
 
-def _pod(constraints: list[Json], **spec: Any) -> Json:
+def taking(node_name: str, spec: Json) -> Json:
+    """A pod of another workload, with labels of its own, that runs on a node."""
+    made = running(f"{node_name}-other", node_name)
+    made["metadata"]["labels"] = {"app": "other"}
+    made["spec"] |= spec
+    return made
+
+
+def _pod(constraints: Sequence[Json] = (), **spec: Any) -> Json:
     return incoming(*(constraint_of(**each) for each in constraints), **spec)
 
 
 def constraint_of(key: str, *, soft: bool = False, **others: Any) -> Json:
     action = "ScheduleAnyway" if soft else "DoNotSchedule"
     selector = {"matchLabels": {"app": "web"}}
-    made = {"maxSkew": 1, "topologyKey": KEYS[key], "labelSelector": selector} | others
+    made = {"maxSkew": 1, "topologyKey": KEYS.get(key, key), "labelSelector": selector} | others
     return {name: value for name, value in made.items() if value is not None} | {
         "whenUnsatisfiable": action
     }

@@ -96,11 +96,11 @@ def test_everything_is_small_when_nothing_fits(builder: Builder) -> None:
 
 
 def test_explaining_leaves_the_state_unchanged(builder: Builder) -> None:
-    case = case_of(builder, incoming(constraint("rack")))
-    nodes = case.snapshot.nodes
+    cases = [case_of(builder, incoming(c)) for c in (constraint("rack"), constraint(minDomains=4))]
+    nodes = cases[0].snapshot.nodes
     before = (nodes.id, nodes.capacity, nodes.count)
-    found = explain_at(case)
-    assert {change.WhichOneof("change") for s in found.suggestions for change in s.changes} >= {
+    found = [suggestion for case in cases for suggestion in explain_at(case).suggestions]
+    assert {change.WhichOneof("change") for each in found for change in each.changes} >= {
         "add_domains",
         "label_nodes",
     }

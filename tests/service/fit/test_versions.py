@@ -73,13 +73,17 @@ def test_another_version_than_that_of_fit_is_named(
 
 
 @pytest.mark.parametrize(
-    ("gaps", "text"),
+    ("nodes", "gaps", "text"),
     [
-        ((), "1 of 2 nodes"),
-        (OTHER_FIT[:1], "1 of 2 nodes"),
-        (OTHER_FIT[1:], "1 of 2 nodes"),
-        ((*OTHER_FIT[:1], "extender x"), "at most 1 of 2 nodes"),
+        (2, (), "1 of 2 nodes"),
+        (1, (), "1 of 1 node"),
+        (2, OTHER_FIT[:1], "1 of 2 nodes"),
+        (2, OTHER_FIT[1:], "1 of 2 nodes"),
+        (2, ("preemption: 1 pod of lower priority stands on nodes",), "1 of 2 nodes"),
+        (2, (*OTHER_FIT[:1], "extender x"), "at most 1 of 2 nodes"),
     ],
 )
-def test_only_other_gaps_make_it_at_most(gaps: tuple[str, ...], text: str) -> None:
-    assert fitting_text(1, 2, gaps) == text
+def test_gaps_that_could_refuse_make_it_at_most(
+    nodes: int, gaps: tuple[str, ...], text: str
+) -> None:
+    assert fitting_text(1, nodes, gaps) == text

@@ -42,7 +42,12 @@ def inspection_cases() -> Iterator[InspectionCase]:
         services = [SERVICE] if written.get("service") else []
         yield InspectionCase(
             written["name"],
-            [*nodes, *services, *pods],
+            [
+                *nodes,
+                *services,
+                *(_controlled(*pair) for pair in written.get("controllers", {}).items()),
+                *pods,
+            ],
             written.get("reserved", {}),
             written["expected"],
         )
@@ -68,9 +73,7 @@ def pod_of(
     """A pod of a case."""
     metadata: Json = {"name": name, "namespace": "default", "labels": labels or {"app": "web"}}
     if owner:
-        kind, _, called = owner.partition("/")
-        reference = {"apiVersion": "apps/v1", "kind": kind, "name": called, "uid": owner}
-        metadata["ownerReferences"] = [reference | {"controller": True}]
+        metadata["ownerReferences"] = [_reference(owner)]
     if terminating:
         metadata["deletionTimestamp"] = "2026-01-02T03:04:05Z"
     spec: Json = {"topologySpreadConstraints": [_constraint(each) for each in constraints]}
@@ -91,6 +94,21 @@ def pod_of(
         spec["containers"] = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
     status = {"phase": phase or ("Running" if node else "Pending")}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _reference(owner: str) -> Json:
+    kind, _, name = owner.partition("/")
+    group = "batch/v1" if kind == "Job" else "apps/v1"
+    return {"apiVersion": group, "kind": kind, "name": name, "uid": owner, "controller": True}
+
+
+def _controlled(inner: str, outer: str) -> Json:
+    """A ReplicaSet or Job that has a controller, or none."""
+    kind, _, name = inner.partition("/")
+    metadata: Json = {"name": name, "namespace": "default"}
+    if outer:
+        metadata["ownerReferences"] = [_reference(outer)]
+    return {"apiVersion": _reference(inner)["apiVersion"], "kind": kind, "metadata": metadata}
 
 
 def affinity_to(*terms: Sequence[str]) -> Json:
@@ -124,5 +142,7 @@ def excerpt(row: Json, expected: Json) -> Json:
         "minimum_reason": row["minimum_reason"],
         "defaulted": row.get("defaulted", False),
         "not_modelled": row.get("not_modelled", []),
+        "waiting_reason": row.get("waiting_reason", ""),
+        "counted": row.get("counted"),
     }
     return {name: said[name] for name in expected}

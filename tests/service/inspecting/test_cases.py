@@ -11,7 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from tests.conformance.objects import object_of
 from tests.service.inspecting.cases import InspectionCase, excerpt, inspection_cases
 from topospread_proto.v1 import cluster_state_service_pb2 as state
-from topospread_proto.v1 import common_pb2, placement_service_pb2
+from topospread_proto.v1 import common_pb2, decision_service_pb2, placement_service_pb2
 from topospread_proto.v1 import inspector_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -62,3 +62,20 @@ def test_rows_of_a_small_cluster(peer: Peer, case: InspectionCase) -> None:
     assert first.complete
     assert list(first.constraints) == list(listed.constraints)
     watched.cancel()
+    for each in listed.constraints:
+        assert explained(peer, cluster, each) == each.counted
+
+
+def explained(peer: Peer, cluster: str, row: pb.ConstraintStatus) -> common_pb2.CountedPods:
+    """Whose pods a constraint counts, as an explanation of one of its owner's pods says."""
+    described = peer.inspector.GetConstraint(
+        pb.GetConstraintRequest(cluster=cluster, constraint_id=row.constraint_id), timeout=PATIENCE
+    )
+    question = decision_service_pb2.ExplainPodRequest(
+        cluster=cluster, pod=common_pb2.PodSource(ref=described.pods[0].pod)
+    )
+    answer = peer.engine.ExplainPod(question, timeout=PATIENCE)
+    (counted,) = (
+        each.counted for each in answer.explanation.constraints if each.constraint == row.constraint
+    )
+    return counted

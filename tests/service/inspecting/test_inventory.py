@@ -166,7 +166,8 @@ def test_a_pod_waits_as_soon_as_its_gates_are_gone(empty_world: World) -> None:
     constraints = [{"key": "zone"}]
     inspector = Inspector(empty_world.engine)
     empty_world.apply(pod_of("p", owner="Job/j", constraints=constraints, gates=["queue"]))
-    assert not inspected(empty_world, inspector).statuses
+    (held,) = inspected(empty_world, inspector).statuses.values()
+    assert (held.gated, held.pending, held.blocked) == (1, 0, 0)
     empty_world.apply(pod_of("p", owner="Job/j", constraints=constraints))
     (row,) = inspected(empty_world, inspector).statuses.values()
     assert row.pending == 1

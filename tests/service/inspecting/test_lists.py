@@ -82,10 +82,13 @@ FILTERS: dict[str, tuple[pb.ConstraintFilter, list[str]]] = {
     ),
     "key": (pb.ConstraintFilter(topology_key=HOSTNAME), ["web hostname"]),
     "owner": (
-        pb.ConstraintFilter(owner=pb.WorkloadReference(kind="ReplicaSet", name="web")),
+        pb.ConstraintFilter(owner=common_pb2.WorkloadReference(kind="ReplicaSet", name="web")),
         ["web hostname", "web zone"],
     ),
-    "owner's kind": (pb.ConstraintFilter(owner=pb.WorkloadReference(kind="Job")), ["late zone"]),
+    "owner's kind": (
+        pb.ConstraintFilter(owner=common_pb2.WorkloadReference(kind="Job")),
+        ["late zone"],
+    ),
     "hard ones": (
         pb.ConstraintFilter(when_unsatisfiable="DoNotSchedule"),
         ["late zone", "api zone", "web zone"],

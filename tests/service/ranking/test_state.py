@@ -16,7 +16,7 @@ from topospread.codec.stored import object_from_stored
 from topospread.kube.violations import Problems
 from topospread.replica.replicas import seconds_from_now
 from topospread.service.decisions.request import DecisionRequest
-from topospread.service.ranking import DeletionRanker
+from topospread.service.ranking.rank import DeletionRanker
 from topospread.store.api import scan_all
 from topospread.store.model import Key, Kind, Put
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
@@ -31,7 +31,11 @@ Json = dict[str, Any]
 NO_AFFINITY = b"\x12\x04\x92\x01\x01\xff"
 """A spec with an affinity that is no message."""
 
-OWNERS = (None, ("ReplicaSet", "web-1"), ("ReplicaSet", "web-2"), ("StatefulSet", "db"))
+OWNERS = {
+    "a": (None, ("ReplicaSet", "web-1"), ("ReplicaSet", "web-2")),
+    "b": (None, ("ReplicaSet", "web-1"), ("StatefulSet", "db")),
+}
+"""Of the pods of each app; those that are ranked have one at most, Deployment web."""
 
 
 def replica_set(name: str) -> Json:
@@ -49,7 +53,7 @@ def pods(draw: st.DrawFn) -> list[Json]:
         app, where = draw(st.sampled_from("ab")), draw(st.sampled_from(["n1", "n2", "n3", ""]))
         pod = running(f"p{number}", where, app=app, uid=f"u{number}")
         pod["metadata"]["namespace"] = draw(st.sampled_from(["default", "default", "other"]))
-        if owner := draw(st.sampled_from(OWNERS)):
+        if owner := draw(st.sampled_from(OWNERS[app])):
             kind, name = owner
             reference = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name}
             pod["metadata"]["ownerReferences"] = [reference | {"controller": True}]

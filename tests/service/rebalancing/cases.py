@@ -60,6 +60,7 @@ def cluster_of(item: Json) -> dict[str, list[Json]]:
         "nodes": made,
         "pods": [pod(item, **each) for each in pods],
         "services": services,
+        "volumes": [made for each in item.get("volumes", {}).items() for made in _volume(*each)],
     }
 
 
@@ -81,6 +82,31 @@ def _node(name: str, labels: dict[str, str], item: Json) -> Json:
     }
 
 
+def _volume(name: str, zones: list[str] | None) -> list[Json]:
+    """A claim and its volume, which nodes of some zones reach; None for a claim without one."""
+    claim: Json = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"volumeName": f"pv-{name}"},
+        "status": {"phase": "Bound"},
+    }
+    if zones is None:
+        return [claim]
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": zones}]}]
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"pv-{name}"},
+        "spec": {
+            "csi": {"driver": "disk.example.com", "volumeHandle": name},
+            "claimRef": {"name": name, "namespace": "default"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+        },
+    }
+    return [claim, volume]
+
+
 def pod(
     item: Json,
     name: str,
@@ -91,6 +117,8 @@ def pod(
     priority: int | None = None,
     cost: str | None = None,
     free: bool = False,
+    claim: str = "",
+    gated: bool = False,
 ) -> Json:
     """A pod of the app web; with `free` it has no constraints."""
     metadata: Json = {
@@ -134,8 +162,14 @@ def pod(
         spec["affinity"] = {
             "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
         }
-    if item.get("claims"):
-        spec["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    claim = "c" if item.get("claims") else claim
+    if claim:
+        spec["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]
+    if item.get("ephemeral"):
+        volume = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}
+        spec["volumes"] = [{"name": "v", "ephemeral": volume}, {"name": "w", "emptyDir": {}}]
+    if gated:
+        spec["schedulingGates"] = [{"name": "example.com/wait"}]
     if "requests" in item:
         spec["containers"] = [{"name": "c", "resources": {"requests": item["requests"]}}]
     return {

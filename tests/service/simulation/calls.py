@@ -10,7 +10,7 @@ from topospread.api.planner import PlannerServicer
 from topospread.calls.call import NO_SPAN
 from topospread.errors import InvalidRequest
 from topospread.kube.violations import Problems
-from topospread.service.ranking import DeletionRanker
+from topospread.service.ranking.rank import DeletionRanker
 from topospread.service.rebalancing.plan import RebalancePlanner
 from topospread.service.simulation.request import checked
 from topospread.service.simulation.scenario import ScenarioBuilder

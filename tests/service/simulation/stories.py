@@ -1,14 +1,14 @@
 """Stories of simulations: compact data turned into manifests and a request.
 
-A story has `nodes` (name to zone, allocatable, taint), `running` pods of the app "web" (name to
-node, or to node, cpu and more), the `pods` to place, `changes`, and what it expects:
+A story has `nodes` (name to zone, labels, allocatable, taint), `running` pods of the app "web"
+(name to node, or to node, cpu and more), the `pods` to place, `changes`, and what it expects:
 
 - placed, pending, evicted, rescheduled: how many;
 - reasons: how many are pending for each reason;
 - nodes: pods that went to these; fullest: the most on one node, those before included;
 - skew: (before, after) of each constraint; domains: (before, after) of the first constraint's;
 - message: of the first pods that are pending; suggested: the begin of what would let one in;
-- advice: what would make all fit, up to the colon;
+- advice: what would make all fit, up to the colon; advised: the whole of it;
 - joined: nodes that joined; warning: part of a warning;
 - fewest: nodes of each group, proved; they are looked for then.
 """
@@ -46,7 +46,7 @@ STORY: Final = {"name", "source", "nodes", "running", "pods", "changes", "expect
 CHANGES: Final = {"add", "drain", "taint", "remove", "start", "constraints", "reschedule"}
 EXPECT: Final = {
     *("placed", "pending", "evicted", "nodes", "fullest", "skew", "domains", "message"),
-    *("suggested", "advice", "joined", "warning", "fewest", "rescheduled", "reasons"),
+    *("suggested", "advice", "joined", "warning", "fewest", "rescheduled", "reasons", "advised"),
 }
 
 
@@ -113,6 +113,7 @@ def check(found: SimulateResponse, expect: Json) -> None:
         assert any(each.text.startswith(expect["suggested"]) for each in explanation.suggestions)
     advice = [text.partition(":")[0] for text in found.advice]
     assert advice == expect.get("advice", advice)
+    assert list(found.advice) == expect.get("advised", list(found.advice))
     assert found.HasField("fewest_nodes") == ("fewest" in expect)
     if "fewest" in expect:
         fewest = found.fewest_nodes
@@ -130,6 +131,7 @@ def _node(
         made["metadata"]["labels"][HOSTNAME] = hostname
     if taint:
         made["spec"] = {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}
+    made["metadata"]["labels"] |= said.get("labels", {})
     if "allocatable" in said:
         made["status"] = {"allocatable": said["allocatable"]}
     return made
@@ -149,8 +151,9 @@ def _runs(
     owner: str = "",
     constraints: tuple[Json, ...] = (),
     ending: bool = False,
+    priority: int = 0,
 ) -> Json:
-    made = _pod(name, requests={"cpu": cpu}, nodeName=node)
+    made = _pod(name, requests={"cpu": cpu}, nodeName=node, priority=priority)
     made["spec"]["topologySpreadConstraints"] = [*map(_constraint, constraints)]
     if owner:
         owned = {"kind": owner, "name": "its", "controller": True, "apiVersion": "v1", "uid": "u"}
@@ -195,8 +198,9 @@ def _pods(
     replicas: int | None = None,
     constraints: tuple[Json, ...] = (),
     requests: Json | None = None,
+    selector: Json | None = None,
 ) -> PodsToPlace:
-    pod = _pod(name, app, requests)
+    pod = _pod(name, app, requests, nodeSelector=selector or {})
     pod["spec"]["topologySpreadConstraints"] = [*map(_constraint, constraints)]
     return to_place(pod, replicas)
 

@@ -172,6 +172,15 @@ def test_keys(key, code):
     assert found.keys() & {"DeprecatedKey", "MisspeltKey"} == ({code} if code else set())
 
 
+@pytest.mark.parametrize(
+    ("key", "found"), [("zone name", "ImpossibleKey"), ("rack", "KeyOnNoNode")]
+)
+def test_a_key_that_no_node_can_have_is_said_once(key, found):
+    missing = RULES["KEY_ON_NO_NODE"].found(0, f"no node has the label {key}")
+    said = codes(constraint(topology_key=key), known=Knowledge(findings=(missing,)))
+    assert said.keys() & {"ImpossibleKey", "KeyOnNoNode"} == {found}
+
+
 def test_a_key_that_nodes_have_is_not_misspelt():
     known = Knowledge({0: DomainNumbers(3, 3)})
     assert "MisspeltKey" not in codes(constraint(topology_key="zone"), known=known)

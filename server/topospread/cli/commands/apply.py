@@ -10,12 +10,14 @@ import click
 
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import DONE, BadInput
+from topospread.cli.input_files import STDIN
 from topospread.cli.kinds import NODE, NUMBERS, OBJECTS, POD, ObjectName, object_name
 from topospread.cli.manifest_objects import storable_objects, warn_not_stored
 from topospread.cli.options import ClientOptions, server_verb
 from topospread.cli.render import writes
 from topospread.cli.request_options import input_options, validation_option
 from topospread.kube.versions import oldest_version
+from topospread.wording import counted
 from topospread_client import TopospreadClientError
 from topospread_proto.v1.cluster_state_service_pb2 import (
     OBJECT_OUTCOME_IGNORED_STALE,
@@ -67,7 +69,7 @@ def command(
     """
     try:
         # A bar would be drawn over what a person types.
-        typed = manifest_files.STDIN in paths and sys.stdin.isatty()
+        typed = STDIN in paths and sys.stdin.isatty()
         with nullcontext() if typed else output.progress("reading"):
             lists: set[str] = set()
             manifests = manifest_files.read(paths, recursive=recursive, whole=replace, lists=lists)
@@ -184,10 +186,8 @@ def _dumps(written: Iterable[tuple[Manifest, ClusterObject]]) -> dict[str, int]:
 def _warn_of_others(lacking: Mapping[str, int]) -> None:
     """Say on stderr what the state has beside the input, and how it would go."""
     if lacking:
-        counted = [
-            f"{number} {kind.lower()}{'s' * (number != 1)}" for kind, number in lacking.items()
-        ]
+        kinds = [counted(number, kind.lower()) for kind, number in lacking.items()]
         output.warn(
-            f"{' and '.join(counted)} of the state are not in this input: if it is all that there "
+            f"the state has {' and '.join(kinds)} that this input lacks: if it is all that there "
             "is, --replace removes them"
         )

@@ -14,6 +14,7 @@ from topospread.cli.manifest_objects import storable_objects, warn_skipped
 from topospread.cli.options import ClientOptions, server_verb
 from topospread.cli.render import writes
 from topospread.cli.request_options import input_options, validation_option
+from topospread.wording import counted
 from topospread_client import NotFound
 from topospread_proto.v1.cluster_state_service_pb2 import (
     OBJECT_OUTCOME_NOT_FOUND,
@@ -108,7 +109,7 @@ def _delete_cluster(
     documents.present(
         options.output,
         "ClusterDeletion",
-        lambda: output.echo(f"{path} deleted, with {deleted.object_count} objects"),
+        lambda: output.echo(f"{path} deleted, with {counted(deleted.object_count, 'object')}"),
         [path],
         cluster=name,
         answer=deleted,

@@ -23,6 +23,7 @@ from topospread.cli.kinds import (
 )
 from topospread.cli.options import PATH, ClientOptions, server_verb
 from topospread.cli.state_source import from_option
+from topospread.wording import counted
 from topospread_client import manifest_from_object
 from topospread_proto.v1.cluster_state_service_pb2 import (
     ClusterObject,
@@ -89,7 +90,7 @@ def command(
         about = {"cluster": options.cluster, **about}
     # By the names that are written: the order of others would tell how they compare.
     manifests = _in_order(map(manifest_from_object, objects))
-    count = "1 object" if len(manifests) == 1 else f"{len(manifests)} objects"
+    count = counted(len(manifests), "object")
     manifests += empty
     content = {"apiVersion": "v1", "items": manifests, **_TAIL, **about}
     text = _yaml(content) if as_yaml else _json(content)

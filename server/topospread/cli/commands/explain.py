@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from topospread.cli import documents, output
-from topospread.cli.errors import DONE, NO_NODE_FITS, Subject, raise_failed
-from topospread.cli.kinds import OWNERS, POD, RESERVATION, ObjectName, parse_name, pod_path
+from topospread.cli.completeness import require_pods
+from topospread.cli.errors import DONE, NO_NODE_FITS, raise_failed
+from topospread.cli.kinds import POD, ObjectName, pod_path
 from topospread.cli.manifest_objects import (
-    NextReplica,
     PodRequest,
     ask_about,
     named_request,
     pod_requests,
 )
-from topospread.cli.options import ClientOptions, pages, server_verb
+from topospread.cli.options import ClientOptions, server_verb
 from topospread.cli.output import Column
 from topospread.cli.render import explanation
 from topospread.cli.request_options import (
@@ -26,18 +26,16 @@ from topospread.cli.request_options import (
     input_options,
     request_options,
 )
-from topospread.cli.state_source import from_option
-from topospread.kube.workloads import outer_controller
+from topospread.cli.state_pods import StatePods, TypedName, is_pending, pod_reference
+from topospread.cli.state_source import files_of, from_option
+from topospread.wording import counted
 from topospread_client import NotFound
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
-from topospread_proto.v1 import common_pb2
-from topospread_proto.v1.cluster_state_service_pb2 import ListObjectsRequest
 from topospread_proto.v1.decision_service_pb2 import ExplainPodRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from topospread.cli.options import ApiCaller
     from topospread_proto.v1.common_pb2 import PodReference
     from topospread_proto.v1.decision_service_pb2 import ExplainPodResponse
     from topospread_proto.v1.explanation_pb2 import PodScheduledCondition
@@ -93,19 +91,21 @@ def command(
         raise click.UsageError("--no-headers goes with --pending: an explanation is no table")
     if options.output == "name" and not pending:
         raise click.UsageError("-o name: an explanation is no name: use table, json or yaml")
-    named = [_candidates(text, namespace) for text in stored]
-    wanted: list[PodRequest | Sequence[ObjectName]] = [*named]
+    given: Sequence[PodRequest] = ()
     if paths or not (stored or pending):
-        wanted += pod_requests(
+        given = pod_requests(
             [], paths, recursive=recursive, namespace=namespace, validation=asked.validation
         )
     with options.client() as client:
-        state = StatePods(client, asked.consistency)
+        state = StatePods(client, asked.consistency, files_of(options))
 
         def explained(request: PodRequest) -> explanation.ExplainedPod:
             question = ExplainPodRequest(
                 pod=request.source, validation=request.validation, domain_limit=domains
             )
+            if request.subject.kind != POD:
+                question.workload.kind = request.subject.kind
+                question.workload.name = request.subject.pod.name
             return explanation.ExplainedPod(
                 request, client.call("ExplainPod", asked.fill(question))
             )
@@ -114,6 +114,8 @@ def command(
             groups, pods, unexplained = _find_pending(
                 state, namespace, lambda name: explained(named_request(name)).answer
             )
+            if not pods:
+                require_pods(client, namespace)
             documents.present(
                 options.output,
                 "PendingPodList",
@@ -125,45 +127,20 @@ def command(
                 items=groups,
             )
             return DONE if all(group.fits for group in groups) else NO_NODE_FITS
+        names = state.typed_names(stored, namespace)
+        wanted: list[PodRequest | TypedName] = [*names, *given]
         found, failed = ask_about(
             wanted,
             "explaining",
             lambda each: (
-                explained(each)
-                if isinstance(each, PodRequest)
-                else _explain_named(each, state, explained)
+                explained(each) if isinstance(each, PodRequest) else state.explain(each, explained)
             ),
-            lambda each: each if isinstance(each, PodRequest) else named_request(each[-1]),
+            lambda each: each if isinstance(each, PodRequest) else named_request(each.subject),
         )
     if found:
         explanation.show(found, options.output, options.cluster)
     raise_failed(failed)
     return DONE if all(each.fits for each in found) else NO_NODE_FITS
-
-
-def _candidates(text: str, namespace: str | None) -> Sequence[ObjectName]:
-    """What a name may mean, in the order of trial: ``jobs/x`` is a pod there before a Job."""
-    name = parse_name(text, namespace, (POD, RESERVATION, *OWNERS), POD)
-    word, slash, rest = text.partition("/")
-    if name.kind in OWNERS and slash and "/" not in rest and word == f"{name.kind.lower()}s":
-        return ObjectName(POD, word, rest), name
-    return (name,)
-
-
-def _explain_named(
-    candidates: Sequence[ObjectName],
-    state: StatePods,
-    explained: Callable[[PodRequest], explanation.ExplainedPod],
-) -> explanation.ExplainedPod:
-    for name in candidates:
-        if name.kind in OWNERS:
-            return explained(state.next_replica(name))
-        try:
-            return explained(named_request(name))
-        except NotFound as error:
-            if error.reason != "POD_NOT_FOUND":
-                raise
-    return explained(state.workload_named(candidates[-1]))
 
 
 MAX_EXPLAINED: Final = 100
@@ -184,9 +161,9 @@ class PendingWorkload:
     """Pending pods of one workload that are refused for one reason, or that fit.
 
     Its kind is Pod for pods without a controller, and its name that of the first of them. `pod` is
-    one of the pods, which was explained; `suggestion`, the first of what would let it in;
-    `scheduled_condition`, what the scheduler said of it, where that is something else;
-    `kubernetes_version`, by whose rules it was judged.
+    one of the pods, which was explained; `cause`, what keeps it out; `suggestion`, the first of
+    what would let it in; `scheduled_condition`, what the scheduler said of it, where that is
+    something else; `kubernetes_version`, by whose rules it was judged.
     """
 
     kind: str
@@ -198,6 +175,7 @@ class PendingWorkload:
     fitting_node_count: int
     node_count: int
     message: str
+    cause: str
     suggestion: str
     not_modelled: Sequence[str]
     scheduled_condition: PodScheduledCondition | None
@@ -231,7 +209,7 @@ def _find_pending(
     alike: dict[tuple[ObjectName, bytes], list[Pod]] = {}
     for pod in state.of(namespace):
         if is_pending(pod):
-            alike.setdefault((_workload(pod), _template(pod)), []).append(pod)
+            alike.setdefault((state.workload(pod), _template(pod)), []).append(pod)
     most = sorted(alike.items(), key=lambda item: -len(item[1]))
     groups: dict[object, PendingWorkload] = {}
     unexplained = sum(len(pods) for _, pods in most[MAX_EXPLAINED:])
@@ -247,18 +225,13 @@ def _find_pending(
                 unexplained += len(pods)  # it went since it was listed
             else:
                 # One group of two that are alike, with the example of the larger one.
-                said = found.explanation.message, *found.explanation.not_modelled
-                group = groups.setdefault((workload, said), _group(workload, first, found))
+                group = _group(workload, first, found)
+                alike_in = group.message, group.cause, group.suggestion, *group.not_modelled
+                group = groups.setdefault((workload, alike_in), group)
                 group.pod_count += len(pods)
             progress(done, len(explained))
     worst = sorted(groups.values(), key=lambda group: (group.fits, -group.pod_count))
     return worst, [pod_reference(pod) for _, pods in most for pod in pods], unexplained
-
-
-def _workload(pod: Pod) -> ObjectName:
-    """The outer controller of a pod; one without a name for pods without a controller."""
-    owners = owners_of(pod)
-    return owners[-1] if owners else ObjectName(POD, pod.metadata.namespace, "")
 
 
 def _template(pod: Pod) -> bytes:
@@ -289,7 +262,8 @@ def _group(workload: ObjectName, pod: PodReference, answer: ExplainPodResponse) 
         found.fitting_node_count,
         found.node_count,
         found.message,
-        found.suggestions[0].text if found.suggestions else "",
+        found.cause,
+        explanation.suggestion_text(found.suggestions[0]) if found.suggestions else "",
         found.not_modelled,
         found.scheduled_condition if found.HasField("scheduled_condition") else None,
         answer.meta.kubernetes_version,
@@ -314,132 +288,16 @@ def _print_pending(
             output.fields(
                 [
                     ("message", group.message),
+                    ("cause", group.cause),
                     ("the scheduler says", said),
                     ("not looked at", ", ".join(group.not_modelled)),
                     ("try", group.suggestion),
                 ]
             )
     click.echo()
-    output.fields([("pending", f"{pod_count} pods"), ("not explained", unexplained or None)])
-
-
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
-_PAGE_SIZE: Final = 5000
-
-
-@dataclass(frozen=True, slots=True)
-class StatePods:
-    """Reads pods of the state, of one namespace at a time or of all, each once."""
-
-    client: ApiCaller
-    consistency: common_pb2.Consistency | None
-    _read: dict[str | None, Sequence[Pod]] = field(default_factory=dict)
-
-    def of(self, namespace: str | None) -> Sequence[Pod]:
-        """All pods of a namespace; None for those of all."""
-        if namespace not in self._read:
-            request = ListObjectsRequest(
-                kind=common_pb2.KIND_POD,
-                namespace=namespace or "",
-                page_size=_PAGE_SIZE,
-                consistency=self.consistency,
-            )
-            listed = pages(self.client, "ListObjects", request)
-            self._read[namespace] = [each.pod for page in listed for each in page.objects]
-        return self._read[namespace]
-
-    def next_replica(self, workload: ObjectName) -> PodRequest:
-        """Pod that a workload would make next, as its newest pod shows it; NotFound without one."""
-        pods = self.of(workload.namespace)
-        own = [pod for pod in pods if workload in owners_of(pod)]
-        if own:
-            return _next_replica(workload, own)
-        raise NotFound(
-            f"no pod of {workload.path} is in the state, and no more than its pods is known of it: "
-            f"explain its manifest with -f",
-            reason="POD_NOT_FOUND",
-        )
-
-    def workload_named(self, missing: ObjectName) -> PodRequest:
-        """Next replica of the workload that has the name of a missing pod; NotFound without one."""
-        pods = self.of(missing.namespace)
-        owners = {owner for pod in pods for owner in owners_of(pod)}
-        found = sorted(
-            (owner for owner in owners if owner.name == missing.name),
-            key=lambda owner: OWNERS.index(owner.kind) if owner.kind in OWNERS else len(OWNERS),
-        )
-        if found:
-            return _next_replica(found[0], [pod for pod in pods if found[0] in owners_of(pod)])
-        raise NotFound(
-            f"pod {missing.namespace}/{missing.name} is not in the state, nor a pod of a "
-            f"workload of that name",
-            reason="POD_NOT_FOUND",
-        )
-
-
-def owners_of(pod: Pod) -> Sequence[ObjectName]:
-    """Controllers of a pod, the outer one last: a ReplicaSet, and its Deployment.
-
-    Those of ReplicaSets and Jobs are not stored: names tell them.
-    """
-    metadata = pod.metadata
-    owner = next((each for each in metadata.owner_references if each.controller), None)
-    if owner is None:
-        return ()
-    direct = ObjectName(owner.kind, metadata.namespace, owner.name)
-    outer = outer_controller(owner.kind, owner.name, metadata.labels)
-    if outer is None:
-        return (direct,)
-    kind, name = outer
-    return (direct, ObjectName(kind, metadata.namespace, name))
-
-
-def pod_reference(pod: Pod) -> common_pb2.PodReference:
-    """Name of a pod of the state."""
-    return common_pb2.PodReference(namespace=pod.metadata.namespace, name=pod.metadata.name)
-
-
-def is_pending(pod: Pod) -> bool:
-    """Whether a pod waits for a node: neither bound nor ended nor being deleted."""
-    return not (pod.spec.node_name or _is_going(pod))
-
-
-def _is_going(pod: Pod) -> bool:
-    return pod.status.phase in _ENDED or pod.metadata.HasField("deletion_timestamp")
-
-
-def _next_replica(workload: ObjectName, pods: Sequence[Pod]) -> PodRequest:
-    # What goes may be of an older template; where all go, it is all that is known.
-    staying = [pod for pod in pods if not _is_going(pod)]
-    newest = max(
-        staying or pods,
-        key=lambda pod: (
-            pod.metadata.creation_timestamp.seconds,
-            is_pending(pod),
-            pod.metadata.name,
-        ),
-    )
-    pending = sum(map(is_pending, pods))
-    replica = Pod()
-    replica.CopyFrom(newest)
-    replica.metadata.generate_name = f"{workload.name}-"
-    for own in ("name", "uid", "resource_version", "creation_timestamp", "deletion_timestamp"):
-        replica.metadata.ClearField(own)
-    replica.spec.ClearField("node_name")
-    replica.ClearField("status")
-    for volume in replica.spec.volumes:
-        # A StatefulSet makes another for the next.
-        claim = volume.volume_source.persistent_volume_claim
-        if claim.claim_name.endswith(f"-{newest.metadata.name}"):
-            claim.claim_name = ""
-    return PodRequest(
-        common_pb2.PodSource(object=replica),
-        Subject(workload.pod, workload.kind),
-        f"{workload.kind} {workload.namespace}/{workload.name}",
-        common_pb2.CONSTRAINT_VALIDATION_IGNORE,
-        next_replica=NextReplica(
-            pod_reference(newest),
-            pending_pod_count=pending,
-            running_pod_count=len(staying) - pending,
-        ),
+    output.fields(
+        [
+            ("pending", counted(pod_count, "pod")),
+            ("not explained", unexplained or None),
+        ]
     )

@@ -27,11 +27,13 @@ from topospread.cli.kinds import (
 from topospread.cli.options import ClientOptions, pages, server_verb
 from topospread.cli.output import Column
 from topospread.cli.render import constraints
+from topospread.cli.render.constraint_lists import constraint_ids, listed
 from topospread.cli.render.constraints import owner_text
 from topospread.cli.render.explanation import constraint_text, finding_label, print_domains
 from topospread.cli.render.objects import ObjectTables, follow
 from topospread.cli.request_options import all_namespaces_option
 from topospread.cli.state_source import check_changes, from_option
+from topospread.wording import counted
 from topospread_client import selector_from_query
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import inspector_service_pb2 as inspector
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
     from topospread.cli.options import ApiCaller
     from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
+    from topospread_proto.v1.common_pb2 import SpreadConstraint
     from topospread_proto.v1.inspector_service_pb2 import ConstraintStatus, GetConstraintResponse
 
 
@@ -81,7 +84,7 @@ def command(
     """Show nodes, pods, workloads or volumes as they are kept: trimmed to what answers look at.
 
     KIND is nodes, pods, services, replicationcontrollers, replicasets, statefulsets, or workloads
-    for the last four; persistentvolumes, persistentvolumeclaims, storageclasses, csinodes,
+    for the last four; jobs, persistentvolumes, persistentvolumeclaims, storageclasses, csinodes,
     csidrivers, csistoragecapacities, volumeattachments, namespaces, resourceclaims, deviceclasses,
     resourceslices; or reservations, for the places that are held for pods; or constraints, for how
     the pods of each are spread. With names, only these: KIND NAME..., KIND NAMESPACE/NAME..., or
@@ -95,7 +98,7 @@ def command(
             raise click.UsageError("constraints have no labels: leave --show-labels and -L out")
         return _get_constraints(
             options,
-            constraints.constraint_ids(what, names),
+            constraint_ids(what, names),
             namespace,
             selector,
             headings=not no_headers,
@@ -246,7 +249,7 @@ def _get_constraints(
         request = inspector.ListConstraintsRequest(
             filter=wanted, order=inspector.CONSTRAINT_ORDER_NAME, consistency=newest
         )
-        found = constraints.listed(client, request)
+        found = listed(client, request)
     if options.output != "table" or options.wide:
         constraints.show(found, wanted, options, headings=headings)
     elif found.constraints:
@@ -265,10 +268,12 @@ def _print(found: GetConstraintResponse) -> None:
             ("id", status.constraint_id),
             ("of", f"{constraint.namespace} {owner_text(status)}".rstrip()),
             ("defaults", "the profile's" if status.defaulted else ""),
-            ("counts", f"pods {constraint.selector_text}"),
+            ("counts", _counts_text(constraint)),
+            ("whose", constraints.counted_text(status.counted)),
             ("state", _state_text(status)),
             ("skew", f"{status.skew}, with the minimum {status.global_minimum}"),
             ("pods", _pods_text(status)),
+            ("waiting", constraints.waiting_text(status)),
             ("domains", _domains_text(status)),
             *(("finding", f"{finding_label(each)}: {each.text}") for each in status.findings),
             ("not looked at", ", ".join(status.not_modelled)),
@@ -285,6 +290,13 @@ def _print(found: GetConstraintResponse) -> None:
     )
     _print_nodes(found)
     _print_pods(found)
+
+
+def _counts_text(constraint: SpreadConstraint) -> str:
+    if not constraint.HasField("label_selector"):
+        return "no pods, for it has no labelSelector"
+    selects_all = constraint.selector_text == "<empty>"
+    return "all pods of the namespace" if selects_all else f"pods {constraint.selector_text}"
 
 
 def _state_text(status: ConstraintStatus) -> str:
@@ -334,4 +346,4 @@ def _print_pods(found: GetConstraintResponse) -> None:
         click.echo()
         output.print_items(_PODS, found.pods)
     if found.unlisted_pod_count:
-        output.echo(f"... and {found.unlisted_pod_count:,} more pods")
+        output.echo(f"... and {counted(found.unlisted_pod_count, 'more pod')}")

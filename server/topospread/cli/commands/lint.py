@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 import click
 
-from topospread.cli import documents, manifest_files, output
-from topospread.cli.errors import DONE, BadInput, printable
+from topospread.cli import manifest_files, output
+from topospread.cli.errors import DONE
 from topospread.cli.manifest_objects import set_namespace, warn_skipped
 from topospread.cli.options import (
     ClientOptions,
@@ -21,21 +18,19 @@ from topospread.cli.options import (
     pass_options,
     server_options,
 )
+from topospread.cli.render.lint import TextPart, lint_item, sarif_log, show
 from topospread.cli.request_options import input_options, warn_of_version
 from topospread.cli.state_source import from_option
-from topospread.cli.value_readers import LinedDict
-from topospread.codec.lint_manifests import (
-    IGNORE_ANNOTATION,
-    is_patch,
-    is_workload,
-    workload_from_manifest,
-)
+from topospread.cli.template_references import with_templates
+from topospread.cli.text_manifests import texts_with_constraints
+from topospread.codec.lint_manifests import IGNORE_ANNOTATION, is_patch
+from topospread.codec.lint_parts import lint_parts, unread_part
 from topospread.config.documents import closest
 from topospread.kube.versions import parse_version
 from topospread.spread.linting.catalog import Severity
 from topospread.spread.linting.engine import NOTHING_KNOWN, RULES, Knowledge, lint
 from topospread.spread.settings import known_version
-from topospread_client import InvalidRequest, ManifestError, pod_from_manifest
+from topospread_client import InvalidRequest, template_reference
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1.decision_service_pb2 import ExplainPodRequest
 
@@ -44,9 +39,8 @@ if TYPE_CHECKING:
 
     from topospread.cli.manifest_files import Manifest
     from topospread.cli.options import ApiCaller
-    from topospread.kube.objects import Pod
-    from topospread.spread.linting.catalog import LintFinding
-    from topospread.spread.linting.workloads import LintedWorkload
+    from topospread.cli.render.lint import LintItem
+    from topospread.codec.lint_parts import LintedPart
 
 
 FORMS: Final = ("table", "json", "yaml", "sarif", "github")
@@ -124,9 +118,9 @@ def command(
 ) -> int:
     """Look for mistakes in the constraints of workloads, by their manifests.
 
-    Every pod, and everything with a pod template, is looked at: Deployments, StatefulSets, Jobs,
-    CronJobs, also Rollouts of Argo and CloneSets. Other objects, and those
-    that one of these made, are skipped. docs/lint.md
+    Every pod is looked at, and everything with a pod template, of whatever kind. Of other objects,
+    of patches and of values of charts, also in texts, the constraints alone are. Pods and workloads
+    that another object made are skipped. docs/lint.md
     has each code: why, an example and how to mend it. An object silences codes with the annotation
     topospread.io/ignore: CODE,…
 
@@ -134,32 +128,49 @@ def command(
     that each workload would make shows keys that no node has, domains without a usable node, and
     rollouts that have no place.
 
-    The exit code is 0 without findings, 1 with one as grave as --fail-on, and 2 where manifests
-    cannot be read.
+    The exit code is 0 without findings, 1 with one as grave as --fail-on, and 2 where files cannot
+    be read.
     """
     if options.output not in FORMS:
         raise click.UsageError(f"-o {options.output}: lint prints {', '.join(FORMS)}")
-    manifests = manifest_files.read(paths, recursive=recursive, lined=True)
-    workloads = _workloads(manifests, namespace)
+    manifests = manifest_files.read(paths, recursive=recursive, lined=True, kindless=_has_parts)
+    parts = _parts(manifests, namespace)
     shown = Severity(severity)
     items: list[LintItem] = []
     with _cluster(options, live=live) as knowledge_of, output.progress("linting") as progress:
-        for done, (manifest, workload) in enumerate(workloads, start=1):
+        for done, each in enumerate(parts, start=1):
             items += [
-                lint_item(manifest, workload.pod, finding)
-                for finding in lint(workload, knowledge_of(manifest))
+                lint_item(each.manifest, each.part.workload, finding, each.text)
+                for finding in lint(each.part.workload, knowledge_of(each))
                 if finding.code not in ignored and finding.severity.at_least(shown)
             ]
-            progress(done, len(workloads))
+            progress(done, len(parts))
     if options.output == "sarif":
         output.dump(sarif_log(items), "json")
     else:
-        show(items, len(workloads), options.output)
+        lists = sum(not each.part.workload.has_template for each in parts)
+        show(items, len(parts) - lists, lists, options.output)
     return _exit_code(items, fail_on)
 
 
+@dataclass(frozen=True, slots=True)
+class _ManifestPart:
+    """A part of a manifest that is linted.
+
+    Attributes:
+        manifest: that has the part.
+        text: of the manifest that has it; None where the manifest itself does.
+    """
+
+    manifest: Manifest
+    part: LintedPart
+    text: TextPart | None = None
+
+
 @contextmanager
-def _cluster(options: ClientOptions, *, live: bool) -> Iterator[Callable[[Manifest], Knowledge]]:
+def _cluster(
+    options: ClientOptions, *, live: bool
+) -> Iterator[Callable[[_ManifestPart], Knowledge]]:
     """What is known of the cluster of a server or of `--from`; nothing where neither is named."""
     # Under kubectl there is a source in any case, which is no reason to read a whole cluster.
     named = {"--address", "--cluster", "--from"} & {*options.sources.values()}
@@ -174,17 +185,23 @@ def _cluster(options: ClientOptions, *, live: bool) -> Iterator[Callable[[Manife
         return
     with options.client() as client:
         asked = options.kubernetes_version if options.source is None else ""
-        yield lambda manifest: _explained(client, manifest, asked)
+        yield lambda each: _explained(client, each, asked)
 
 
-def _explained(client: ApiCaller, manifest: Manifest, version: str) -> Knowledge:
-    from topospread.service.linting import knowledge_of
+def _explained(client: ApiCaller, asked: _ManifestPart, version: str) -> Knowledge:
+    from topospread.codec.reservations import selector_message
+    from topospread.service.linting import knowledge_of, replicas_of
 
+    pod = asked.part.pod()
+    if pod is None:
+        return NOTHING_KNOWN
+    replicas = replicas_of(asked.part.workload)
     question = ExplainPodRequest(
-        pod=common_pb2.PodSource(object=pod_from_manifest(manifest.content)),
+        pod=common_pb2.PodSource(object=pod),
         fit=common_pb2.FIT_NODE,
         domain_limit=1,
         skip_suggestions=True,
+        replica_selector=None if replicas is None else selector_message(replicas),
         consistency=common_pb2.Consistency(fully_consistent=True),
         validation=common_pb2.CONSTRAINT_VALIDATION_IGNORE,
         settings=common_pb2.Settings(kubernetes_version=version) if version else None,
@@ -192,30 +209,44 @@ def _explained(client: ApiCaller, manifest: Manifest, version: str) -> Knowledge
     try:
         return knowledge_of(client.call("ExplainPod", question))
     except InvalidRequest as error:
-        raise BadInput(f"{manifest.title}: {error}") from error
+        output.warn(f"{asked.manifest.title}: linted without the cluster: {error}")
+        return NOTHING_KNOWN
 
 
-def _workloads(
-    manifests: Sequence[Manifest], namespace: str | None
-) -> list[tuple[Manifest, LintedWorkload]]:
-    found: list[tuple[Manifest, LintedWorkload]] = []
+def _has_parts(content: Mapping[str, Any]) -> bool:
+    """Whether a document that is no object has constraints, as values of a chart may."""
+    return bool(lint_parts(content))
+
+
+def _parts(manifests: Sequence[Manifest], namespace: str | None) -> list[_ManifestPart]:
+    found: list[_ManifestPart] = []
     skipped: dict[str, Counter[str]] = {}
-    errors: list[str] = []
-    for manifest in manifests:
-        if not is_workload(manifest.content):
-            skipped.setdefault(_why_skipped(manifest), Counter())[manifest.kind] += 1
-            continue
+    for manifest in with_templates(manifests):
         set_namespace(manifest, namespace)
-        try:
-            workload = workload_from_manifest(manifest.content)
-        except ManifestError as error:
-            errors.append(f"{manifest.title}: {error}")
-            continue
-        found.append((manifest, workload))
-        for code in sorted(workload.ignored - _CODES.keys()):
+        texts = [*texts_with_constraints(manifest)]
+        # A text in the place of a list is a part of its own.
+        read = {(each.outer, each.path) for each in texts}
+        own = [
+            _ManifestPart(manifest, part)
+            for part in lint_parts(manifest.content)
+            if ("", part.workload.constraints_path) not in read
+        ]
+        for text in texts:
+            own += [
+                _ManifestPart(manifest, part, TextPart(text, document))
+                for document in text.documents
+                for part in lint_parts(document)
+                if text.outer or (text.path, part.workload.constraints_path) not in read
+            ]
+            if text.unread:
+                unread = unread_part(manifest.content, text.outer or text.path, text.unread)
+                own.append(_ManifestPart(manifest, unread))
+        if not own or is_patch(manifest.content):
+            skipped.setdefault(_why_skipped(manifest), Counter())[manifest.kind] += 1
+        found += own
+        codes = {code for each in own for code in each.part.workload.ignored}
+        for code in sorted(codes - _CODES.keys()):
             output.warn(f"{manifest.title}: {IGNORE_ANNOTATION}: {_no_such_code(code)}")
-    if errors:
-        raise BadInput(*errors)
     for reason, kinds in skipped.items():
         warn_skipped(kinds, reason)
     return found
@@ -224,6 +255,8 @@ def _workloads(
 def _why_skipped(manifest: Manifest) -> str:
     if str(manifest.content.get("apiVersion")).startswith(_KUSTOMIZE):
         return _BUILD
+    if reference := template_reference(manifest.content):
+        return f"its template is that of {reference}"
     return _PATCHES if is_patch(manifest.content) else _NO_WORKLOADS
 
 
@@ -232,183 +265,3 @@ def _exit_code(items: Sequence[LintItem], fail_on: str) -> int:
         return DONE
     least = Severity(fail_on)
     return FINDINGS if any(each.severity.at_least(least) for each in items) else DONE
-
-
-_SOURCE: Final = re.compile(r"^(.*):(\d+)(?: items\[\d+\])*$", re.DOTALL)
-_STYLES: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
-_COMMANDS: Final = {
-    Severity.ERROR: "error",
-    Severity.WARNING: "warning",
-    Severity.INFO: "notice",
-}
-"""GitHub's names for annotations."""
-
-_CONSTRAINTS: Final = "topologySpreadConstraints"
-
-SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-DOCUMENTATION: Final = "https://github.com/topospread/topospread/blob/main/docs/lint.md"
-
-_LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-
-
-@dataclass(frozen=True, slots=True)
-class LintItem:
-    """One finding, where it stands and what it is about.
-
-    `line` is that of the constraint in YAML, otherwise of the object; `code` is as `--ignore` takes
-    it; `constraint_index` is None for the workload as a whole; `mend`, what to do about it.
-    """
-
-    file: str
-    line: int
-    kind: str
-    namespace: str
-    name: str
-    code: str
-    severity: Severity
-    constraint_index: int | None
-    topology_key: str | None
-    text: str
-    mend: str
-
-    @property
-    def message(self) -> str:
-        """The finding with its object, in one line."""
-        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        about = f"{self.kind} {name}"
-        if self.constraint_index is not None:
-            about += f": constraint {self.constraint_index}"
-            about += f" ({self.topology_key})" if self.topology_key else ""
-        return printable(f"{about}: {self.text}")
-
-
-def lint_item(manifest: Manifest, pod: Pod, finding: LintFinding) -> LintItem:
-    """A finding with the place of what it is about."""
-    at = _SOURCE.match(manifest.source)
-    file, line = (at[1], int(at[2])) if at else (manifest.source, 1)
-    if isinstance(manifest.content, LinedDict):
-        line = manifest.content.line
-    index = finding.constraint
-    spec = pod.constraints[index] if 0 <= index < len(pod.constraints) else None
-    metadata = manifest.content.get("metadata") or {}
-    return LintItem(
-        file=file,
-        line=line if index < 0 else _constraint_line(manifest.content, index) or line,
-        kind=manifest.kind,
-        namespace=str(metadata.get("namespace") or ""),
-        name=str(metadata.get("name") or metadata.get("generateName") or ""),
-        code=finding.code,
-        severity=finding.severity,
-        constraint_index=None if index < 0 else index,
-        topology_key=None if spec is None else spec.topology_key,
-        text=finding.text,
-        mend=finding.rule.mend,
-    )
-
-
-def _constraint_line(content: Mapping[str, object], index: int) -> int | None:
-    at: object = content
-    if content.get("kind") == "CronJob":
-        at = _member(_member(at, "spec"), "jobTemplate")
-    if content.get("kind") != "Pod":
-        at = _member(_member(at, "spec"), "template")
-    listed = _member(_member(at, "spec"), _CONSTRAINTS)
-    if not isinstance(listed, list) or index >= len(listed):
-        return None
-    constraint = listed[index]
-    return constraint.line if isinstance(constraint, LinedDict) else None
-
-
-def _member(value: object, name: str) -> object:
-    return value.get(name) if isinstance(value, dict) else None
-
-
-def show(items: Sequence[LintItem], workloads: int, form: str) -> None:
-    """Print findings in the form of `--output`, but for SARIF."""
-    if form in ("json", "yaml"):
-        documents.show("LintFindingList", form, items=items)
-    elif form == "github":
-        for each in items:
-            click.echo(_annotation(each))
-    else:
-        for each in items:
-            severity = click.style(each.severity.value, fg=_STYLES[each.severity])
-            click.echo(
-                f"{printable(each.file)}:{each.line}: {severity} {each.code}: {each.message}"
-            )
-        output.warn(_summary(items, workloads))
-
-
-def _summary(items: Sequence[LintItem], workloads: int) -> str:
-    counts = Counter(each.severity for each in items)
-    found = ", ".join(
-        f"{counts[each]} {each.value}{'s' * (counts[each] != 1)}"
-        for each in Severity
-        if counts[each]
-    )
-    return f"{found or 'no findings'} in {workloads} workload{'s' * (workloads != 1)}"
-
-
-def _annotation(item: LintItem) -> str:
-    """A workflow command of GitHub, which shows the finding beside the line in a pull request."""
-    properties = {"file": item.file, "line": str(item.line), "title": item.code}
-    given = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    return f"::{_COMMANDS[item.severity]} {given}::{_data(item.message)}"
-
-
-def _data(text: str) -> str:
-    return printable(text).replace("%", "%25")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def sarif_log(items: Sequence[LintItem]) -> dict[str, Any]:
-    """A log of one run, with every rule that lint has."""
-    rules = [
-        {
-            "id": rule.code,
-            "shortDescription": {"text": rule.summary},
-            "help": {"text": rule.mend},
-            "helpUri": f"{DOCUMENTATION}#{rule.code.lower()}",
-            "defaultConfiguration": {"level": _LEVELS[rule.severity]},
-        }
-        for rule in RULES.values()
-    ]
-    positions = {rule["id"]: position for position, rule in enumerate(rules)}
-    return {
-        "$schema": SCHEMA,
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {
-                    "driver": {
-                        "name": "topospread",
-                        "version": version("topospread"),
-                        "informationUri": DOCUMENTATION,
-                        "rules": rules,
-                    }
-                },
-                "columnKind": "unicodeCodePoints",
-                "results": [_result(each, positions[each.code]) for each in items],
-            }
-        ],
-    }
-
-
-def _result(item: LintItem, position: int) -> dict[str, Any]:
-    return {
-        "ruleId": item.code,
-        "ruleIndex": position,
-        "level": _LEVELS[item.severity],
-        "message": {"text": item.message},
-        "locations": [
-            {
-                "physicalLocation": {
-                    "artifactLocation": {"uri": quote(printable(item.file))},
-                    "region": {"startLine": item.line},
-                }
-            }
-        ],
-    }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from topospread.cli import documents, output
+from topospread.cli.completeness import require_nodes, require_pods
 from topospread.cli.errors import DONE, NO_NODE_FITS
 from topospread.cli.kinds import full_name, pod_path
 from topospread.cli.options import MAX_NUMBER, ClientOptions, Seconds, server_verb
@@ -17,6 +18,7 @@ from topospread.cli.request_options import (
     request_options,
 )
 from topospread.cli.state_source import from_option
+from topospread.wording import counted
 from topospread_client import selector_from_query
 from topospread_proto.v1.common_pb2 import Consistency, Optimality
 from topospread_proto.v1.planner_service_pb2 import PlanRebalanceRequest, PlanRebalanceResponse
@@ -66,6 +68,11 @@ _COUNT: Final = click.IntRange(0, MAX_NUMBER)
     is_flag=True,
     help="Never evict pods with a persistent volume claim.",
 )
+@click.option(
+    "--evict-pods-with-unknown-volumes",
+    is_flag=True,
+    help="Evict also pods with claims whose volumes are not in the state: as if nothing held them.",
+)
 @click.option("--protect-selector", metavar="QUERY", help="Never evict pods with these labels.")
 @click.option(
     "--search-timeout",
@@ -113,6 +120,10 @@ def command(
         request.search_timeout.FromNanoseconds(round(search_timeout * 1e9))
     with options.client() as client:
         plan = client.call("PlanRebalance", asked.fill(request))
+        if not plan.constraint_count:
+            require_pods(client, namespace, request.label_selector if selector else None)
+        elif not plan.violated_constraint_count:
+            require_nodes(client)
     documents.present(
         options.output,
         "RebalancePlan",
@@ -158,12 +169,13 @@ def _print(plan: PlanRebalanceResponse) -> None:
     if plan.evictions:
         output.print_items(_EVICTIONS, enumerate(plan.evictions, 1))
         click.echo()
+    constraints = counted(plan.constraint_count, "constraint")
     output.fields(
         [
             ("evictions", f"{len(plan.evictions)}{_optimality_text(plan.optimality)}"),
             (
                 "above maxSkew",
-                f"{plan.violated_constraint_count} of {plan.constraint_count} constraints",
+                f"{plan.violated_constraint_count} of {constraints}",
             ),
             ("after the plan", f"{plan.remaining_constraint_count}"),
             ("not evictable", ", ".join(f"{each.pod_count} {each.reason}" for each in plan.stuck)),
@@ -177,8 +189,8 @@ def _print(plan: PlanRebalanceResponse) -> None:
 def _summary(group: RebalanceGroup) -> str:
     text = documents.words(documents.value_name(RebalanceOutcome, group.outcome))
     if group.HasField("eviction_count"):
-        plural = "" if group.eviction_count == 1 else "s"
-        text += f", {group.eviction_count} eviction{plural}{_optimality_text(group.optimality)}"
+        evictions = counted(group.eviction_count, "eviction")
+        text += f", {evictions}{_optimality_text(group.optimality)}"
     if group.at_once:
         text += ": evict all of them before the first replacement is placed"
     if group.reason:

@@ -8,21 +8,33 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from topospread.cli import documents, manifest_files, output
+from topospread.cli.completeness import require_pods
 from topospread.cli.errors import DONE, BadInput
 from topospread.cli.kinds import STORED, full_name, pod_path
-from topospread.cli.manifest_objects import ManifestErrors, storable_objects
+from topospread.cli.manifest_objects import ManifestErrors, is_job, storable_objects
 from topospread.cli.options import MAX_NUMBER, ClientOptions, server_verb
 from topospread.cli.output import Column
 from topospread.cli.request_options import input_options, validation_option
 from topospread.cli.state_source import from_option
+from topospread.cli.template_references import with_templates
+from topospread.wording import counted
 from topospread_client import (
     ManifestError,
     pod_from_manifest,
+    pod_templates,
     selector_from_manifest,
     selector_from_query,
 )
 from topospread_proto.v1.common_pb2 import Consistency
-from topospread_proto.v1.deletion_order_pb2 import RankConstraint, RankStrategy
+from topospread_proto.v1.deletion_order_pb2 import (
+    RANK_STRATEGY_EVEN,
+    RANK_STRATEGY_JOB,
+    RANK_STRATEGY_PROPORTIONAL,
+    RANK_STRATEGY_REPLICA_SET,
+    RANK_STRATEGY_STATEFUL_SET,
+    RankConstraint,
+    RankStrategy,
+)
 from topospread_proto.v1.planner_service_pb2 import RankDeletionsRequest, RankDeletionsResponse
 
 if TYPE_CHECKING:
@@ -35,16 +47,24 @@ if TYPE_CHECKING:
 
 STRATEGIES: Final = {
     documents.value_name(RankStrategy, number).lower().replace("_", "-"): number
-    for number in RankStrategy.values()
-    if number
+    for number in (RANK_STRATEGY_EVEN, RANK_STRATEGY_PROPORTIONAL, RANK_STRATEGY_REPLICA_SET)
 }
-"""Values of `--strategy`."""
-
-_SELECTING_KINDS: Final = ("Deployment", "CloneSet", "StatefulSet", "ReplicationController", "Job")
-"""Kinds whose manifests select pods."""
+"""Values of `--strategy`; others are no choice, but what a controller does."""
 
 _REPLICA_SET: Final = "ReplicaSet"
+_OWN_PODS: Final = frozenset(
+    {"Deployment", "StatefulSet", "DaemonSet", "Job", "CloneSet", "Rollout"}
+    | {_REPLICA_SET, "ReplicationController"}
+)
+"""Kinds that pods tell by themselves or by what controls them; of others the selector tells."""
+
+_NO_MAKERS: Final = frozenset({"CronJob", "PodTemplate"})
+"""Kinds with a template of which others make pods."""
+
 _ADVICE: Final = "say which with --selector"
+_ADVICE_OF_OTHERS: Final = (
+    f"pods that other objects make for it are not known as its own: {_ADVICE}"
+)
 
 
 @click.command("rank-deletions", short_help="Which pods of a workload should go first?")
@@ -87,8 +107,8 @@ def command(
     """Name the pods of a workload in the order in which they should go. Nothing is deleted.
 
     Say which pods: with -l, those of the state; with -f, the pods in the files, or those of the
-    state that the Deployment, CloneSet, StatefulSet or ReplicaSet in them selects. Nodes in the
-    files take the place of the state's.
+    state that the workload in them has. They are of one workload. A StatefulSet and a Job take no
+    order: theirs is shown. Nodes in the files take the place of the state's.
     """
     given = [_constraint(text) for text in constraints]
     manifests = manifest_files.read(paths, recursive=recursive)
@@ -101,6 +121,11 @@ def command(
     request.strategy = STRATEGIES[strategy]
     with options.client() as client:
         ranked = client.call("RankDeletions", request)
+        if not (ranked.pods or request.pods):
+            if request.HasField("workload"):
+                is_own = request.workload.kind in _OWN_PODS
+                raise BadInput(*ranked.notes, advice="" if is_own else _ADVICE_OF_OTHERS)
+            require_pods(client, request.namespace or "default", request.label_selector)
     documents.present(
         options.output,
         "DeletionOrder",
@@ -109,7 +134,10 @@ def command(
         cluster=options.cluster,
         answer=ranked,
     )
-    for text in ranked.notes:
+    decider = ranked.decider
+    # Other forms of output have it.
+    decides = [decider.text] if options.output == "name" and decider.HasField("workload") else []
+    for text in (*decides, *ranked.notes):
         output.warn(f"note: {text}")
     return DONE
 
@@ -141,18 +169,26 @@ def _request(
     if query:
         request.label_selector.CopyFrom(selector_from_query(query, "--selector"))
         return request
-    owner = _owner(manifests, pods_given=bool(request.pods))
+    owner = _owner(with_templates(manifests), pods_given=bool(request.pods))
     if owner is None:
         if not request.pods:
             raise BadInput(
                 "say which pods: with --selector, or with -f and a file of pods or of one workload"
             )
         return request
-    selector, template = _read_workload(owner, validation)
-    if selector is None:
+    selector, templates = _read_workload(owner, validation)
+    name = _metadata_text(owner, "name")
+    known = bool(name) and (owner.kind in _OWN_PODS or selector is None or len(templates) > 1)
+    if owner.kind in _NO_MAKERS or (selector is None and not known):
         raise BadInput(f"{owner.title}: it selects no pods: {_ADVICE}")
-    request.label_selector.CopyFrom(selector)
-    request.namespace = template.metadata.namespace or namespace or ""
+    if selector is not None:
+        request.label_selector.CopyFrom(selector)
+    if known:
+        request.workload.kind, request.workload.name = owner.kind, name
+    completions = owner.content["spec"].get("completions") if is_job(owner) else None
+    if isinstance(completions, int):
+        request.completions = completions
+    request.namespace = _metadata_text(owner, "namespace") or namespace or ""
     space = request.namespace or "default"
     own = [
         each
@@ -164,37 +200,53 @@ def _request(
     del request.pods[:]
     request.pods.extend(own)
     # Its pods may not have these yet. A hard and a soft constraint may be equal here.
-    own_constraints = template.spec.topology_spread_constraints
-    for key, skew in dict.fromkeys((each.topology_key, each.max_skew) for each in own_constraints):
+    own_constraints = dict.fromkeys(
+        (each.topology_key, each.max_skew)
+        for template in templates
+        for each in template.spec.topology_spread_constraints
+    )
+    for key, skew in own_constraints:
         request.constraints.add(topology_key=key, max_skew=skew)
     return request
 
 
 def _read_workload(
     owner: Manifest, validation: FieldValidation
-) -> tuple[LabelSelector | None, Pod]:
+) -> tuple[LabelSelector | None, Sequence[Pod]]:
+    """A workload's selector, and a pod of each of its templates."""
     errors = ManifestErrors(validation)
     if owner.kind not in STORED:  # the others have been checked
         errors.check_fields(owner)
     try:
-        selector, template = selector_from_manifest(owner.content), pod_from_manifest(owner.content)
+        selector = selector_from_manifest(owner.content)
+        templates = [
+            pod_from_manifest(owner.content, template=each.text)
+            for each in pod_templates(owner.content)
+        ]
     except ManifestError as error:
         errors.add(owner, error)
         errors.raise_all()
         raise
     errors.raise_all()
-    return selector, template
+    return selector, templates
 
 
 def _owner(manifests: Sequence[Manifest], *, pods_given: bool) -> Manifest | None:
     """The only workload among manifests. A Deployment's ReplicaSets may stand beside its pods."""
-    owners = [each for each in manifests if each.kind in _SELECTING_KINDS]
+    makers = [each for each in manifests if pod_templates(each.content)]
+    owners = [each for each in makers if each.kind != _REPLICA_SET]
     if not owners and not pods_given:
-        owners = [each for each in manifests if each.kind == _REPLICA_SET]
+        owners = makers
     if len(owners) > 1:
         labels = ", ".join(each.label for each in owners)
         raise BadInput(f"the input has several workloads ({labels}): {_ADVICE}")
     return owners[0] if owners else None
+
+
+def _metadata_text(manifest: Manifest, field: str) -> str:
+    metadata = manifest.content.get("metadata")
+    value = metadata.get(field) if isinstance(metadata, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 _CONSTRAINTS: Final = (
@@ -212,6 +264,12 @@ _PODS: Final = (
 )
 """Of pods with their places in the order."""
 
+_OWN_RANKS: Final = {
+    RANK_STRATEGY_STATEFUL_SET: Column("#ORDINAL", lambda row: f"{row[1].rank:g}"),
+    RANK_STRATEGY_JOB: Column("IN ANY CASE", lambda row: output.yes_no(row[1].rank > 0)),
+}
+"""Columns in the place of RANK where a controller takes no order."""
+
 _OUTCOMES: Final = (
     Column("STRATEGY", lambda each: _words(each.strategy)),
     Column("#KEPT", attrgetter("kept_count")),
@@ -228,7 +286,9 @@ def _columns_of_constraint(index: int, heading: str) -> list[Column]:
 
 
 def _print(ranked: RankDeletionsResponse) -> None:
-    pods = list(_PODS)
+    pods = [*_PODS[:-1], _OWN_RANKS.get(ranked.strategy, _PODS[-1])]
+    if ranked.strategy == RANK_STRATEGY_JOB and not any(each.rank for each in ranked.pods):
+        pods.pop()
     for index, each in enumerate(ranked.constraints):
         key = each.constraint.topology_key.rpartition("/")[2].upper()
         pods += _columns_of_constraint(index, key)
@@ -244,17 +304,22 @@ def _print(ranked: RankDeletionsResponse) -> None:
     longest, ending = ranked.keeps_longest, ranked.ending_pod_count
     output.fields(
         [
+            ("who decides", ranked.decider.text),
             ("strategy", _words(ranked.strategy)),
             (
                 "keeps maxSkew longest",
                 f"{_words(longest)} ({_times(ranked)})" if longest else "",
             ),
-            ("ranked", f"{ranked.ranked_pod_count} pods"),
-            ("left out", f"{ending} pods that go anyway" if ending else None),
+            ("ranked", counted(ranked.ranked_pod_count, "pod")),
+            ("left out", _going(ending) if ending else None),
             ("revision", ranked.meta.revision),
             ("trace", documents.trace_id(ranked)),
         ]
     )
+
+
+def _going(pods: int) -> str:
+    return f"{counted(pods, 'pod')} that {'goes' if pods == 1 else 'go'} anyway"
 
 
 def _words(strategy: int) -> str:
@@ -265,7 +330,9 @@ def _times(ranked: RankDeletionsResponse) -> str:
     """Number of deletions during which the best strategy keeps maxSkew."""
     best = (each for each in ranked.outcomes if each.strategy == ranked.keeps_longest)
     kept, deletions = next(best).kept_count, len(ranked.pods)
-    return "for all deletions" if kept == deletions else f"for {kept} of {deletions} deletions"
+    if kept == deletions:
+        return "for all deletions"
+    return f"for {kept} of {counted(deletions, 'deletion')}"
 
 
 def _limits(ranked: RankedConstraint) -> str:

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from topospread.cli import documents, output
-from topospread.cli.errors import DONE, NO_NODE_FITS
+from topospread.cli.completeness import require_nodes, require_pods
+from topospread.cli.errors import DONE, NO_NODE_FITS, BadInput
 from topospread.cli.options import ClientOptions, server_verb
+from topospread.cli.render.constraint_lists import listed, resolved, workloads_named
 from topospread.cli.render.constraints import (
     STATES,
     complete_states,
     gaps_text,
-    listed,
+    nothing_found,
     parse_states,
     path_of,
     print_table,
     show,
     totals_text,
-    workloads_named,
 )
 from topospread.cli.request_options import (
     RequestOptions,
@@ -35,6 +36,9 @@ from topospread_proto.v1 import inspector_service_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
+
+    from topospread.cli.options import ApiCaller
+    from topospread.cli.render.constraint_lists import OwnerName
 
 
 def _by_name(each: pb.ConstraintStatus) -> Any:
@@ -134,15 +138,15 @@ def command(
 ) -> int:
     """Show how the pods of each constraint in force are spread, the worst first.
 
-    With KIND/NAME, as deploy/web, only the constraints of these workloads. A row has the skew and
-    maxSkew, the state, the pods that wait and those of them that wait for this constraint alone,
-    and the pods of each domain.
+    With KIND/NAME or KIND/NAMESPACE/NAME, as deploy/web, only those of these workloads. A row has
+    the skew and maxSkew, the state, the pods that wait and those of them that wait for this
+    constraint alone, and the pods of each domain.
 
     States, the worst first: blocked, the next replica has no domain that the constraint allows;
     violated, skew is above maxSkew; ineffective, it cannot do what it says; satisfied.
     """
     failing = _failing(states, fail_on)
-    owners = workloads_named(workloads)
+    owners = workloads_named(workloads, namespace)
     wanted = pb.ConstraintFilter(
         namespace=namespace or "",
         label_selector=selector_from_query(selector, "--selector") if selector else None,
@@ -157,7 +161,8 @@ def command(
             raise click.UsageError("--limit and --fail-on are of one look: leave --watch out")
         check_changes(options)
         if owners:
-            wanted.owner.kind, wanted.owner.name = owners[0]
+            with options.client() as client:
+                _choose(client, wanted, owners[0])
         watched = pb.WatchConstraintsRequest(filter=wanted, domain_limit=domains)
         changes = options.watch("WatchConstraints", asked.fill(watched))
         _follow(changes, options, _ORDERS[sort_by], headings=not no_headers)
@@ -170,6 +175,13 @@ def command(
     in_order = sort_by in _BY_SERVER and len(owners) <= 1
     with options.client() as client:
         found = listed(client, asked.fill(request), owners, limit if in_order else None)
+        if not any(each.constraint_count for each in found.totals):
+            labels = wanted.label_selector if selector else None
+            require_pods(client, namespace, labels)
+            if fail_on and key:
+                raise BadInput(f"nothing was checked: {nothing_found(wanted)}")
+        elif not any(each.domain_count for each in found.constraints):
+            require_nodes(client)
     if not in_order:
         found.constraints.sort(key=_ORDERS[sort_by])
         del found.constraints[limit or len(found.constraints) :]
@@ -177,6 +189,13 @@ def command(
     # What passes the filters counts, shown or not.
     failed = any(each.constraint_count for each in found.totals if each.state in failing)
     return NO_NODE_FITS if failed else DONE
+
+
+def _choose(client: ApiCaller, wanted: pb.ConstraintFilter, owner: OwnerName) -> None:
+    """Narrow a filter to one workload."""
+    found = resolved(client, pb.ListConstraintsRequest(filter=wanted), owner)[0]
+    wanted.owner.kind, wanted.owner.name = found.kind, found.name
+    wanted.namespace = found.namespace or wanted.namespace
 
 
 _WHEN: Final = {None: "", True: "DoNotSchedule", False: "ScheduleAnyway"}
@@ -236,6 +255,7 @@ def _follow(
                     headings=headings and not widths,
                     least=widths,
                     gone=changed is gone,
+                    apart=False,
                 )
                 continue
             for each in sorted(changed, key=order):

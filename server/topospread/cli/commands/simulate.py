@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from topospread.cli import documents, manifest_files, output
+from topospread.cli.completeness import require_pods
 from topospread.cli.errors import DONE, NO_NODE_FITS, BadInput
-from topospread.cli.kinds import named_pod, node_name, node_path
+from topospread.cli.kinds import OWNERS, POD, ObjectName, named_pod, node_name, node_path
 from topospread.cli.manifest_objects import manifest_pods, pod_requests, storable_objects
 from topospread.cli.options import MAX_NUMBER, PATH, ClientOptions, server_verb
 from topospread.cli.output import Column
+from topospread.cli.render.explanation import suggestion_text
 from topospread.cli.request_options import RequestOptions, input_options, request_options
+from topospread.cli.state_pods import StatePods
 from topospread.cli.state_source import from_option
+from topospread.spread.settings import is_bound
+from topospread.wording import counted
 from topospread_proto.v1 import scenario_pb2 as pb
 from topospread_proto.v1.common_pb2 import (
     CONSTRAINT_VALIDATION_IGNORE,
@@ -38,6 +43,9 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 _ROWS: Final = 20
 """Number of nodes that a table names; JSON has all."""
 
+_MAKERS: Final = 3
+"""Controllers that a warning names."""
+
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 _VALUES: Final = {each.json_name: each for each in pb.ConstraintValues.DESCRIPTOR.fields}
@@ -49,6 +57,11 @@ _VALUES: Final = {each.json_name: each for each in pb.ConstraintValues.DESCRIPTO
 @input_options(required=False)
 @click.option(
     "--replicas", type=_COUNT, help="Of each pod in files.  [what a workload says; a pod: 1]"
+)
+@click.option(
+    "--in-addition",
+    is_flag=True,
+    help="All replicas are more than what is in the state.  [only those that are missing there]",
 )
 @click.option(
     "--add-nodes",
@@ -105,6 +118,7 @@ def command(
     recursive: bool,
     namespace: str | None,
     replicas: int | None,
+    in_addition: bool,
     add_nodes: Sequence[str],
     zones: str | None,
     drained: Sequence[str],
@@ -118,8 +132,9 @@ def command(
 ) -> int:
     """Place pods one by one, as `place` would, on the live state plus changes. Nothing is written.
 
-    Files may hold pods, and workloads for the pods they would make. The exit code is 1 when a pod
-    stays pending.
+    Files may hold pods, and workloads for the pods they would make. Of a workload that is in the
+    state already those of its pods that wait are placed, and those that it lacks; with
+    --in-addition all of its replicas are more. The exit code is 1 when a pod stays pending.
     """
     validation = asked.validation
     requests: list[PodRequest] = []
@@ -142,15 +157,17 @@ def command(
         ),
     )
     request = SimulateRequest(
-        pods=[
-            pb.PodsToPlace(pod=each.source, replicas=_replicas(each, replicas)) for each in requests
-        ],
+        pods=[_to_place(each, replicas, in_addition=in_addition) for each in requests],
         scenario=asked.fill(scenario),
         find_fewest_nodes=fewest_nodes,
         reschedule=reschedule,
     )
     with options.client() as client:
+        if not (requests or scenario.changes.add_pods):
+            require_pods(client)
         found = client.call("Simulate", asked.fill(request))
+        if not in_addition:
+            found.warnings.extend(_beside(requests, found, StatePods(client, asked.consistency)))
     names = [node_path(each.node) for each in found.placements]
     documents.present(
         options.output,
@@ -170,6 +187,50 @@ def _drained(text: str) -> pb.DrainedNode:
         raise BadInput(f"--drain {text}: write NODE, or NODE=tainted")
     tainted = pb.DRAIN_MODE_TAINTED if equals else pb.DRAIN_MODE_UNSPECIFIED
     return pb.DrainedNode(node=node_name(node), mode=tainted)
+
+
+_NEW_EACH_TIME: Final = frozenset({"CronJob"})
+"""Kinds whose pods are more each time, whatever is there."""
+
+
+def _to_place(request: PodRequest, given: int | None, *, in_addition: bool) -> pb.PodsToPlace:
+    """A pod or workload to place: of what is in the state already only what is missing."""
+    placed = pb.PodsToPlace(pod=request.source, replicas=_replicas(request, given))
+    kind, name = request.subject.kind, request.subject.pod.name
+    copies = request.replicas is None and given is not None
+    alone = request.several_templates or kind in _NEW_EACH_TIME
+    if in_addition or copies or alone or not name or placed.pod.HasField("ref"):
+        return placed
+    placed.workload.kind, placed.workload.name = kind, name
+    if given is None and not request.says_replicas and kind not in (POD, "Job"):
+        # Applied, it leaves the number as it is; and a DaemonSet has none.
+        placed.ClearField("replicas")
+    if request.completions is not None:
+        placed.completions = request.completions
+    return placed
+
+
+def _beside(
+    requests: Sequence[PodRequest], found: SimulateResponse, state: StatePods
+) -> Iterable[str]:
+    """Warnings of workloads whose pods in the state are no part of what is asked for."""
+    known = {each.pods_index for each in found.workloads}
+    texts: dict[str, None] = {}
+    for index, each in enumerate(requests):
+        pod, kind = each.subject.pod, each.subject.kind
+        is_own = kind in (POD, *OWNERS) and not each.several_templates
+        if index in known or is_own or each.source.HasField("ref") or not pod.name:
+            continue
+        workload = ObjectName(kind, pod.namespace, pod.name)
+        pods = state.pods_of(workload)
+        by = {state.controllers(pod)[0] for pod in pods} - {workload}
+        makers = sorted(f"{maker.kind}/{maker.name}" for maker in by)
+        if pods:
+            text = f"{kind} {pod.namespace}/{pod.name} has {counted(len(pods), 'pod')} in the state"
+            if makers:
+                text += f", by {', '.join(makers[:_MAKERS])}"
+            texts[f"{text}: what is placed of it is more"] = None
+    return texts
 
 
 def _replicas(request: PodRequest, given: int | None) -> int | None:
@@ -258,23 +319,30 @@ def _constraint_changes(given: Sequence[str]) -> list[pb.ConstraintChange]:
 
 def _print(found: SimulateResponse, labels: Sequence[str]) -> None:
     rescheduled = found.rescheduled_pod_count
-    titles = [f"{rescheduled} pods of drained nodes"] if rescheduled else []
+    titles = [f"{counted(rescheduled, 'pod')} of drained nodes"] if rescheduled else []
     click.secho(", ".join([*titles, *labels]), bold=True)
+    for workload in found.workloads:
+        output.echo(workload.text)
     _print_nodes(found)
     for group in found.pending_pods:
         click.echo()
         output.echo(f"pending: {_first_and_last(group)}")
         output.echo(f"  {group.message or ', '.join(group.verdict.reasons)}")
         for suggestion in group.explanation.suggestions:
-            output.echo(f"  the first would fit with {suggestion.text}")
+            output.echo(f"  the first would fit with {suggestion_text(suggestion)}")
     if found.spread_changes:
         click.echo()
         output.print_items(_SPREAD_CHANGES, found.spread_changes)
     click.echo()
     placed, pending = found.placed_pod_count, found.pending_pod_count
+    total = placed + pending
+    most = "at most " if placed and is_bound(found.not_modelled) else ""
     output.fields(
         [
-            ("placed", f"{placed} of {placed + pending}"),
+            (
+                "placed",
+                f"{most}{placed} of {total}" if total else "nothing to place",
+            ),
             ("pending", pending or ""),
             ("joined", _by_group(found.joined)),
             ("evicted", found.evicted_pod_count or ""),
@@ -339,7 +407,7 @@ def _fewest_text(found: SimulateResponse) -> str:
     count = sum(group.node_count for group in found.joined)
     if not count:
         return "none, all fit without"
-    more = f"{count} more node{'' if count == 1 else 's'}"
+    more = counted(count, "more node")
     return f"{more} ({nodes}; {'proven' if proven else 'best found'})"
 
 

@@ -5,25 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections import Counter
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from topospread import wording
 from topospread.cli import documents, output
 from topospread.cli.documents import constant, constant_of, value_name
-from topospread.cli.errors import MAX_LINES, BadInput, CallsFailed, FailedCall
-from topospread.cli.kinds import is_constraint, kind_label
-from topospread.cli.options import pages
+from topospread.cli.errors import MAX_LINES
 from topospread.cli.output import Column
-from topospread_client import NotFound
+from topospread.kube.label_syntax import label_text
+from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import inspector_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from topospread.cli.options import ApiCaller, ClientOptions
+    from topospread.cli.options import ClientOptions
 
 STATE_LABELS: Final[Mapping[pb.SpreadState.ValueType, str]] = {
     number: constant(value_name(pb.SpreadState, number))
@@ -34,8 +33,6 @@ STATE_LABELS: Final[Mapping[pb.SpreadState.ValueType, str]] = {
 
 STATES: Final = {label.lower(): number for number, label in STATE_LABELS.items()}
 """States by the words that options take, the worst first."""
-
-PAGE_SIZE: Final = 1000
 
 STYLES: Final = {"Blocked": "red", "Violated": "red", "Ineffective": "yellow"}
 """Colours of states on a terminal."""
@@ -105,7 +102,11 @@ def _short_key(each: pb.ConstraintStatus) -> str:
     key = each.constraint.topology_key
     for prefix in _WELL_KNOWN:
         key = key.removeprefix(prefix)
-    return key
+    return label_text(key)
+
+
+def _whole_key(each: pb.ConstraintStatus) -> str:
+    return label_text(each.constraint.topology_key)
 
 
 def _domains_text(each: pb.ConstraintStatus) -> str:
@@ -113,11 +114,59 @@ def _domains_text(each: pb.ConstraintStatus) -> str:
     return f"{allowed} of {eligible} allow" if allowed < eligible else f"{eligible}"
 
 
+def counted_text(counted: common_pb2.CountedPods) -> str:
+    """Whose pods a constraint counts beside its owner's; empty where it counts no others."""
+    if not counted.others:
+        return ""
+    own = counted.own_pod_count
+    total = own + sum(each.pod_count for each in counted.others) + counted.unlisted_pod_count
+    there = [f"{each.value or EMPTY} {each.pod_count}" for each in counted.own_domains]
+    # In part they would be taken for all.
+    whole = sum(each.pod_count for each in counted.own_domains) == own
+    where = f" ({', '.join(there)})" if whole and len(there) > 1 else ""
+    if whole and len(there) == 1:
+        every = {1: "", 2: "both "}.get(own, "all ")
+        where = f", {every}in {counted.own_domains[0].value or EMPTY}"
+    text = (
+        f"{own or 'none'} of the {total} pods that it counts {'is' if own < 2 else 'are'} its own"
+    )
+    if total == 1:
+        text = "the only pod that it counts is not its own"
+    named = [
+        f"{each.workload.kind}/{each.workload.name} ({each.pod_count})"
+        if each.HasField("workload")
+        else f"without a controller ({each.pod_count})"
+        for each in counted.others
+    ]
+    more = counted.unlisted_other_count
+    named += [wording.counted(more, "more workload")] * bool(more)
+    return f"{text}{where}; others: {', '.join(named)}"
+
+
+EMPTY: Final = '""'
+"""How an empty value of a label is shown."""
+
+
+def _look_alike(constraints: Sequence[pb.ConstraintStatus]) -> Sequence[Column]:
+    """Columns that tell rows apart of one owner, key and action, as those of two revisions."""
+    alike: dict[object, list[pb.ConstraintStatus]] = {}
+    for each in constraints:
+        spec = each.constraint
+        place = (spec.namespace, owner_text(each), spec.topology_key, spec.when_unsatisfiable)
+        alike.setdefault(place, []).append(each)
+    same = [rows for rows in alike.values() if len(rows) > 1]
+    if not same:
+        return ()
+    if all(len({row.constraint.selector_text for row in rows}) == len(rows) for rows in same):
+        return (Column("SELECTOR", attrgetter("constraint.selector_text")),)
+    return (Column("ID", attrgetter("constraint_id")),)
+
+
 def _columns(*, wide: bool, gone: bool = False) -> list[Column]:
     return [
         Column("NAMESPACE", attrgetter("constraint.namespace")),
         Column("OWNER", owner_text),
-        Column("KEY", attrgetter("constraint.topology_key") if wide else _short_key),
+        Column("KEY", _whole_key if wide else _short_key),
         Column("WHEN", attrgetter("constraint.when_unsatisfiable")),
         Column("SKEW", lambda each: f"{each.skew}/{each.constraint.max_skew}"),
         Column("STATE", lambda each: "Gone" if gone else constant_of(pb.SpreadState, each.state)),
@@ -137,15 +186,21 @@ def print_table(
     headings: bool = True,
     least: Sequence[int] = (),
     gone: bool = False,
+    apart: bool = True,
 ) -> Sequence[int]:
     """Print a row for each constraint, with its spread; see :func:`~topospread.cli.output.table`.
 
-    Those that are `gone` are there no more.
+    Those that are `gone` are there no more. Rows that look alike get a column that tells them
+    `apart`.
     """
     columns = _columns(wide=wide, gone=gone)
+    if apart and not wide:
+        columns[4:4] = _look_alike(constraints)
     width = _WIDTH if wide else _width_left(columns, constraints)
     columns.append(Column("SPREAD", lambda each: spread(each, width)))
     columns.append(Column("MESSAGE", attrgetter("message"), wide=True))
+    columns.append(Column("WAITING", attrgetter("waiting_reason"), wide=True))
+    columns.append(Column("COUNTED", lambda each: counted_text(each.counted), wide=True))
     return output.print_items(
         columns, constraints, wide=wide, styles=STYLES, headings=headings, least=least
     )
@@ -221,20 +276,40 @@ def totals_text(totals: Iterable[pb.SpreadStateCount], shown: int) -> str:
         for state, label in STATE_LABELS.items()
         if counts.get(state)
     ]
-    text = f"{everything} constraint{'s' * (everything != 1)}"
+    text = wording.counted(everything, "constraint")
     text += f": {', '.join(counted)}" if counted else ""
     return text if shown == everything else f"{text}; {shown} shown"
 
 
 def _print_messages(constraints: Sequence[pb.ConstraintStatus]) -> None:
-    worse = [each for each in constraints if each.message]
-    if worse:
-        click.echo()
-    for each in worse[:MAX_LINES]:
+    lines: list[str] = []
+    waiting: dict[str, None] = {}
+    whose: list[str] = []
+    for each in constraints:
         where = f"{each.constraint.namespace} {owner_text(each)}".rstrip()
-        output.echo(f"{where}, {each.constraint.topology_key}: {each.message}")
-    if len(worse) > MAX_LINES:
-        output.echo(f"... and {len(worse) - MAX_LINES} more: -o wide has all messages")
+        key = f"{where}, {_whole_key(each)}"
+        lines += [f"{key}: {each.message}"] * bool(each.message)
+        if counted := counted_text(each.counted):
+            whose.append(f"{key}: {counted}")
+        if text := waiting_text(each):
+            waiting[f"{where}: {text}"] = None
+    lines += [*waiting, *whose]
+    if lines:
+        click.echo()
+    for line in lines[:MAX_LINES]:
+        output.echo(line)
+    if len(lines) > MAX_LINES:
+        output.echo(f"... and {len(lines) - MAX_LINES} more: -o wide has all messages")
+
+
+def waiting_text(each: pb.ConstraintStatus) -> str:
+    """Why pods wait, where the constraint is not what all of them wait for."""
+    if each.pending_pod_count == each.blocked_pod_count:
+        return ""
+    pods = each.pending_pod_count
+    if pods == each.gated_pod_count:
+        return each.waiting_reason
+    return f"{wording.counted(pods, 'pod')} wait{'s' * (pods == 1)}: {each.waiting_reason}"
 
 
 def print_gaps(constraints: Iterable[pb.ConstraintStatus]) -> None:
@@ -248,13 +323,6 @@ def gaps_text(constraints: Iterable[pb.ConstraintStatus]) -> str:
     """What was not looked at of the next replicas, each once; empty for nothing."""
     gaps = dict.fromkeys(gap for each in constraints for gap in each.not_modelled)
     return f"not looked at: {', '.join(gaps)}" if gaps else ""
-
-
-class OwnerName(NamedTuple):
-    """Controller of pods that was typed; an empty kind is any."""
-
-    kind: str
-    name: str
 
 
 def parse_states(
@@ -286,114 +354,3 @@ def nothing_found(wanted: pb.ConstraintFilter) -> str:
     flags = ", ".join(flag for flag, value in given.items() if value)
     left = f" that {flags} lets through" if flags else ""
     return f"no constraints{left}{where}" + (": -A shows those of all" if where else "")
-
-
-def workloads_named(typed: Sequence[str]) -> Sequence[OwnerName]:
-    """Controllers of pods that were typed, each once: ``KIND/NAME``, or a name of any kind.
-
-    A kind is one that kubectl knows, or as manifests write it.
-    """
-    found = list(dict.fromkeys(map(_workload, typed)))
-    of_any_kind = {each.name for each in found if not each.kind}
-    return [each for each in found if not each.kind or each.name not in of_any_kind]
-
-
-def _workload(text: str) -> OwnerName:
-    kind, slash, name = text.rpartition("/")
-    if not name or "/" in kind or (slash and not kind):
-        raise BadInput(f"{text!r} is no workload: write KIND/NAME, as deploy/web, or NAME")
-    known = kind_label(kind)
-    if known is None and kind[:1].islower():
-        raise BadInput(f"{text!r}: unknown kind {kind!r}: write it as manifests do, as Rollout")
-    return OwnerName(known or kind, name)
-
-
-def constraint_ids(what: str, names: Sequence[str]) -> Sequence[str]:
-    """Ids of ``constraint ID...`` or ``constraint/ID...``, each once; none for all constraints."""
-    typed = (what, *names) if "/" in what else names
-    ids = [
-        text.partition("/")[2] if is_constraint(text.partition("/")[0]) else text for text in typed
-    ]
-    for text, each in zip(typed, ids, strict=True):
-        if not each or "/" in each:
-            raise BadInput(f"{text!r} is no constraint: write constraint/ID, as -o name prints it")
-    return list(dict.fromkeys(ids))
-
-
-def listed(
-    caller: ApiCaller,
-    request: pb.ListConstraintsRequest,
-    owners: Sequence[OwnerName] = (),
-    limit: int | None = None,
-) -> pb.ListConstraintsResponse:
-    """All constraints that are asked for as one page, those of one owner after the other.
-
-    Raises:
-        CallsFailed: owners have no constraint at all, as those whose names are mistyped; each is
-            NotFound.
-    """
-    found = pb.ListConstraintsResponse()
-    totals: Counter[int] = Counter()
-    empty: list[OwnerName] = []
-    request.page_size = min(limit or PAGE_SIZE, PAGE_SIZE)
-    for owner in owners or (None,):
-        for page in pages(caller, "ListConstraints", _of(request, owner)):
-            if not found.HasField("meta"):
-                found.meta.CopyFrom(page.meta)
-            found.constraints.extend(page.constraints)
-            if limit is not None and len(found.constraints) >= limit:
-                break
-        counted = {each.state: each.constraint_count for each in page.totals}
-        totals.update(counted)
-        if owner is not None and not any(counted.values()):
-            empty.append(owner)
-    if empty:
-        _check_known(caller, request, empty)
-    del found.constraints[len(found.constraints) if limit is None else limit :]
-    for state in STATE_LABELS:
-        found.totals.add(state=state, constraint_count=totals[state])
-    return found
-
-
-def _of(request: pb.ListConstraintsRequest, owner: OwnerName | None) -> pb.ListConstraintsRequest:
-    made = pb.ListConstraintsRequest()
-    made.CopyFrom(request)
-    if owner is not None:
-        made.filter.owner.kind, made.filter.owner.name = owner
-    return made
-
-
-def _check_known(
-    caller: ApiCaller, request: pb.ListConstraintsRequest, owners: Sequence[OwnerName]
-) -> None:
-    namespace = request.filter.namespace
-    any_of_all = pb.ListConstraintsRequest(
-        filter=pb.ConstraintFilter(namespace=namespace),
-        page_size=1,
-        domain_limit=1,
-        consistency=request.consistency if request.HasField("consistency") else None,
-        settings=request.settings if request.HasField("settings") else None,
-    )
-
-    def there_are(owner: OwnerName | None) -> bool:
-        page = caller.call("ListConstraints", _of(any_of_all, owner))
-        return any(each.constraint_count for each in page.totals)
-
-    unknown = [each for each in owners if not there_are(each)]
-    if not unknown:
-        return
-    alone = not there_are(None)
-    texts = [_unknown_text(each, namespace, alone=alone) for each in unknown]
-    raise CallsFailed([FailedCall(NotFound(text, reason="OBJECT_NOT_FOUND")) for text in texts])
-
-
-def _unknown_text(owner: OwnerName, namespace: str, *, alone: bool) -> str:
-    """What to say of an owner that has no constraint; `alone`, no other owner there has one."""
-    text = f"no constraints of {'/'.join(filter(None, owner))}" + (
-        f" in namespace {namespace}" if namespace else ""
-    )
-    if not owner.kind and kind_label(owner.name):
-        return f"{text}: with a kind, write {owner.name}/NAME; without a word, all are shown"
-    if namespace and alone:
-        return f"{text}, nor of any other workload there: -A looks in all namespaces"
-    return f"{text}: -A looks in all namespaces" if namespace else text

@@ -10,7 +10,10 @@ import click
 
 from topospread.cli import documents, output
 from topospread.cli.kinds import full_name
-from topospread.spread.settings import OTHER_FIT
+from topospread.cli.render.constraints import counted_text
+from topospread.kube.label_syntax import label_text
+from topospread.spread.settings import gaps_text, is_bound
+from topospread.wording import counted
 from topospread_proto.v1 import explanation_pb2
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
         Explanation,
         NodeReason,
         PodScheduledCondition,
+        Suggestion,
     )
 
 _COLUMNS: Final = ("DOMAIN", "#PODS", "#NODES", "#ELIGIBLE", "#USABLE", "#SKEW", "VERDICT", "WHY")
@@ -35,7 +39,7 @@ _NAMED: Final = 3
 """Number of domains that are named as holding the minimum."""
 
 _EXCLUDED: Final = {
-    "missing_key_count": "lacking another key",
+    "missing_key_count": "lacking {keys}",
     "affinity_count": "outside the node affinity",
     "cordoned_count": "cordoned",
     "tainted_count": "tainted",
@@ -101,12 +105,18 @@ def _print(pod: ExplainedPod) -> None:
         )
     if not found.constraints:
         output.echo("no constraint holds for it")
+    empty = explanation_pb2.FINDING_CODE_EMPTY_SELECTOR
+    idle = {each.constraint_index for each in found.findings if each.code == empty}
     for constraint in found.constraints:
         click.echo()
-        _print_constraint(constraint, defaulted=found.defaulted)
+        selects = constraint.index not in idle
+        _print_constraint(constraint, defaulted=found.defaulted, empty_selects=selects)
     for title, lines in (
         ("Findings", list(_findings(found))),
-        ("What would let it in (each was tried out)", list(_suggestions(found))),
+        (
+            "What would let it in (each was tried out)",
+            [suggestion_text(each) for each in found.suggestions],
+        ),
     ):
         if lines:
             click.echo()
@@ -120,19 +130,23 @@ def _print(pod: ExplainedPod) -> None:
             ("refused by other filters", _reason_counts(found.node_reasons)),
             ("not looked at", ", ".join(found.not_modelled)),
             ("message", found.message),
+            ("cause", found.cause),
             ("the scheduler says", scheduler_text(found.scheduled_condition)),
             *state_fields(pod.answer),
         ]
     )
 
 
-def _print_constraint(constraint: ConstraintExplanation, *, defaulted: bool) -> None:
+def _print_constraint(
+    constraint: ConstraintExplanation, *, defaulted: bool, empty_selects: bool
+) -> None:
     spread = constraint.constraint
     whose = "default " if defaulted else ""
     click.secho(f"{whose}constraint {constraint.index}: {constraint_text(spread)}", bold=True)
     output.fields(
         [
-            ("counts", _counts_text(constraint)),
+            ("counts", _counts_text(constraint, empty_selects=empty_selects)),
+            ("whose", counted_text(constraint.counted)),
             ("minimum", _minimum_text(constraint)),
             ("closed", _closed_text(constraint)),
             ("weight", f"{constraint.weight:.3f} a pod" if constraint.weight else ""),
@@ -144,6 +158,7 @@ def _print_constraint(constraint: ConstraintExplanation, *, defaulted: bool) -> 
         constraint.domains,
         constraint.leading_domain_count,
         constraint.unlisted_domain_count,
+        constraint.missing_keys,
     )
 
 
@@ -152,7 +167,7 @@ def constraint_text(constraint: SpreadConstraint) -> str:
     terms = [constraint.when_unsatisfiable, f"maxSkew {constraint.max_skew}"]
     if constraint.min_domains > 1:
         terms.append(f"minDomains {constraint.min_domains}")
-    return f"{constraint.topology_key} ({', '.join(terms)})"
+    return f"{label_text(constraint.topology_key)} ({', '.join(terms)})"
 
 
 def print_domains(
@@ -161,6 +176,7 @@ def print_domains(
     domains: Sequence[DomainExplanation],
     leading: int,
     unlisted: int,
+    missing_keys: Sequence[str] = (),
 ) -> None:
     """Print a row for each domain of a constraint, of which `unlisted` are left out.
 
@@ -169,7 +185,7 @@ def print_domains(
     columns = list(_COLUMNS)
     if not _is_hard(constraint):
         columns[-2:] = ["SCORE", "WHY"]
-    rows = [_cells(constraint, because, domain) for domain in domains]
+    rows = [_cells(constraint, because, domain, missing_keys) for domain in domains]
     if unlisted:
         gap: list[object] = [f"… and {unlisted:,} more", *[" "] * (len(columns) - 1)]
         rows.insert(leading, gap)
@@ -181,15 +197,26 @@ def _is_hard(constraint: SpreadConstraint) -> bool:
     return constraint.when_unsatisfiable == "DoNotSchedule"
 
 
-def _counts_text(constraint: ConstraintExplanation) -> str:
+def _counts_text(constraint: ConstraintExplanation, *, empty_selects: bool) -> str:
+    eligible, domains = constraint.eligible_domain_count, constraint.domain_count
     text = (
-        f"pods {constraint.constraint.selector_text} on {constraint.eligible_node_count} eligible "
-        f"nodes, in {constraint.eligible_domain_count} of {constraint.domain_count} domains"
+        f"{_selected_pods(constraint.constraint, empty_selects=empty_selects)} on "
+        f"{counted(constraint.eligible_node_count, 'eligible node')}, "
+        f"in {eligible} of {counted(domains, 'domain')}"
     )
-    excluded = _excluded(constraint.excluded)
+    excluded = _excluded(constraint.excluded, constraint.missing_keys)
     if constraint.keyless_node_count:
         excluded.append(f"{constraint.keyless_node_count} without the key")
     return f"{text}; not {', '.join(excluded)}" if excluded else text
+
+
+def _selected_pods(constraint: SpreadConstraint, *, empty_selects: bool) -> str:
+    """Pods that a constraint counts; an empty selector selects all of the namespace, or none."""
+    if not constraint.HasField("label_selector"):
+        return "no pods (without a labelSelector)"
+    if constraint.selector_text == "<empty>":
+        return f"{'all' if empty_selects else 'no'} pods (with an empty labelSelector)"
+    return f"pods {constraint.selector_text}"
 
 
 def _minimum_text(constraint: ConstraintExplanation) -> str:
@@ -197,7 +224,7 @@ def _minimum_text(constraint: ConstraintExplanation) -> str:
     if minimum.note:
         return f"{minimum.value}, {minimum.note}"
     leading = constraint.domains[: constraint.leading_domain_count]
-    named = [each.value or '""' for each in leading if each.holds_minimum][:_NAMED]
+    named = [label_text(each.value) for each in leading if each.holds_minimum][:_NAMED]
     more = minimum.lowest_domain_count - len(named)
     who = ", ".join(named) + f" and {more:,} more" * bool(more)
     of = constraint.eligible_domain_count
@@ -208,43 +235,53 @@ def _closed_text(constraint: ConstraintExplanation) -> str:
     domains, nodes = constraint.rejected_domain_count, constraint.rejected_node_count
     if not _is_hard(constraint.constraint) or not (nodes or domains):
         return ""
+    they = "passes" if nodes == 1 else "pass"
     return (
-        f"{domains:,} domain{'s' * (domains != 1)}; it refuses {nodes:,} nodes that pass the "
+        f"{counted(domains, 'domain')}; it refuses {counted(nodes, 'node')} that {they} the "
         f"constraints before it, {constraint.rejected_alone_node_count:,} of them alone"
     )
 
 
-def _cells(constraint: SpreadConstraint, because: int, domain: DomainExplanation) -> list[object]:
+def _cells(
+    constraint: SpreadConstraint,
+    because: int,
+    domain: DomainExplanation,
+    missing_keys: Sequence[str],
+) -> list[object]:
     pods: object = domain.pod_count
     if domain.reserved_pod_count:
         pods = f"{pods} ({domain.reserved_pod_count} reserved)"
+    counts = bool(domain.eligible_node_count or domain.fitting_node_count)
     if _is_hard(constraint):
-        verdict = "open" if domain.allowed else "closed"
+        verdict = "-" if not counts else "open" if domain.allowed else "closed"
     elif not domain.HasField("scores"):
         verdict = "-"
     else:
         low, high = domain.scores.lowest, domain.scores.highest
         verdict = f"{low}" if low == high else f"{low} - {high}"
     return [
-        domain.value or '""',
+        label_text(domain.value),
         pods,
         domain.node_count,
         domain.eligible_node_count,
         domain.usable_node_count,
-        domain.skew,
+        domain.skew if counts else "-",
         verdict,
-        "; ".join(_reasons(constraint, because, domain)) or "-",
+        "; ".join(_reasons(constraint, because, domain, missing_keys)) or "-",
     ]
 
 
 def _reasons(
-    constraint: SpreadConstraint, because: int, domain: DomainExplanation
+    constraint: SpreadConstraint,
+    because: int,
+    domain: DomainExplanation,
+    missing_keys: Sequence[str],
 ) -> Iterator[str]:
     if not domain.allowed:
         yield f"skew {domain.skew} > maxSkew {constraint.max_skew}"
     if domain.holds_minimum and because == explanation_pb2.MINIMUM_REASON_LOWEST:
         yield "holds the minimum"
-    if excluded := _excluded(domain.excluded):
+    if excluded := _excluded(domain.excluded, missing_keys):
         yield f"not counted: {', '.join(excluded)}"
     if domain.uncounted_pod_count:
         yield f"{domain.uncounted_pod_count} pods not counted"
@@ -252,8 +289,9 @@ def _reasons(
         yield _reason_counts(domain.node_reasons)
 
 
-def _excluded(excluded: ExcludedNodes) -> list[str]:
-    counts = ((getattr(excluded, name), why) for name, why in _EXCLUDED.items())
+def _excluded(excluded: ExcludedNodes, missing_keys: Sequence[str]) -> list[str]:
+    keys = " or ".join(map(label_text, missing_keys)) or "another key"
+    counts = ((getattr(excluded, name), why.format(keys=keys)) for name, why in _EXCLUDED.items())
     return [f"{nodes} {why}" for nodes, why in counts if nodes]
 
 
@@ -269,10 +307,12 @@ def finding_label(finding: explanation_pb2.Finding) -> str:
     return documents.constant_of(explanation_pb2.FindingCode, finding.code)
 
 
-def _suggestions(found: Explanation) -> Iterator[str]:
-    for each in found.suggestions:
-        nodes = each.fitting_node_count
-        yield f"{each.text}: {nodes} node{'s' * (nodes != 1)} would take it"
+def suggestion_text(suggestion: Suggestion) -> str:
+    """A suggestion, with how many nodes would take the pod and what was not looked at for it."""
+    would = f"{counted(suggestion.fitting_node_count, 'node')} would take it"
+    if gaps := gaps_text(suggestion.not_modelled):
+        return f"{suggestion.text}: at most {would} ({gaps})"
+    return f"{suggestion.text}: {would}"
 
 
 def fits_text(found: Explanation) -> str:
@@ -284,9 +324,9 @@ def fits_text(found: Explanation) -> str:
 
 
 def fitting_text(fitting: int, nodes: int, not_modelled: Sequence[str]) -> str:
-    """So many nodes; at most, where something was not looked at but what versions differ in."""
-    most = "at most " if fitting and not set(not_modelled).issubset(OTHER_FIT) else ""
-    return f"{most}{fitting} of {nodes} nodes"
+    """So many nodes; at most, where something was not looked at that could refuse them."""
+    most = "at most " if fitting and is_bound(not_modelled) else ""
+    return f"{most}{fitting:,} of {counted(nodes, 'node')}"
 
 
 def scheduler_text(condition: PodScheduledCondition | None) -> str:

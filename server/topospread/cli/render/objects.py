@@ -122,6 +122,7 @@ _TABLES: Final[Mapping[str, _Columns]] = {
         Column("CONTROLLED BY", _owners, wide=True),
     ),
     **dict.fromkeys(("Service", "ReplicationController", "ReplicaSet", "StatefulSet"), _WORKLOADS),
+    "Job": (_NAMESPACE, _NAME, Column("CONTROLLED BY", _owners)),
     "PersistentVolume": (
         _NAME,
         Column("CLASS", attrgetter("spec.storage_class_name")),

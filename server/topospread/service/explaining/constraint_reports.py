@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from topospread.checkpoints import checkpoint
+from topospread.kube.label_syntax import label_text
 from topospread.kube.objects import Toleration
-from topospread.service.explaining.context import plural
 from topospread.service.fit.node_unschedulable import CORDONED_TAINT
 from topospread.service.messages import constraint_message
 from topospread.spread.scoring import ignored_nodes, soft_counts, weight_of
 from topospread.spread.topology import Eligibility
+from topospread.wording import counted
 from topospread_proto.v1 import explanation_pb2 as pb
 
 if TYPE_CHECKING:
@@ -78,12 +79,7 @@ def explain_constraint(
             reason=columns.because,
             lowest_pod_count=columns.least,
             lowest_domain_count=_size(columns.lowest),
-            note=_note(
-                constraint,
-                columns,
-                eligible_domains,
-                context.snapshot.domains(constraint.topology_key),
-            ),
+            note=_note(context, constraint, columns, eligible_domains),
         ),
         rejected_domain_count=_size(~columns.allowed & (columns.nodes > 0)),
         rejected_node_count=refused,
@@ -93,7 +89,15 @@ def explain_constraint(
         leading_domain_count=len(first),
         unlisted_domain_count=int(there.size) - len(first) - len(last),
         usable_domain_count=int(np.count_nonzero(columns.usable_eligible)),
+        missing_keys=_missing_keys(context, constraint),
     )
+
+
+def _missing_keys(context: EvaluationContext, constraint: Constraint) -> list[str]:
+    """Other constraints' keys that nodes lack which have this one's."""
+    domains = context.snapshot.domains
+    nodes = context.snapshot.alive & (domains(constraint.topology_key).ids >= 0)
+    return [key for key in constraint.eligibility.keys if (nodes & (domains(key).ids < 0)).any()]
 
 
 def _weight(context: EvaluationContext, constraint: Constraint) -> float:
@@ -164,34 +168,46 @@ def _most_frequent(counted: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
     return sorted(((r, n) for r, n in counted if n), key=lambda each: (-each[1], each[0]))
 
 
-def _note(constraint: Constraint, columns: DomainColumns, eligible: int, domains: Domains) -> str:
+def _note(
+    context: EvaluationContext, constraint: Constraint, columns: DomainColumns, eligible: int
+) -> str:
     """The reason for the global minimum, or why no domain at it can take the pod."""
     if columns.because is pb.MINIMUM_REASON_NO_DOMAINS:
-        return f"set so because no node with {constraint.topology_key} counts"
+        return f"set so because no node with {label_text(constraint.topology_key)} counts"
     if columns.because is pb.MINIMUM_REASON_FEW_DOMAINS:
         return f"set so because {few_domains_text(constraint, eligible)}"
+    domains = context.snapshot.domains(constraint.topology_key)
+    unusable = unusable_text(context, domains.spread(columns.lowest) & context.snapshot.alive)
     holders = np.flatnonzero(columns.lowest)
-    if int(columns.usable[holders].sum()):
+    return f"held by {domains_text(domains, holders)}, {unusable}" if unusable else ""
+
+
+def unusable_text(context: EvaluationContext, nodes: Bools) -> str:
+    """Why the pod can use none of some nodes; empty where it can use one.
+
+    Args:
+        context: the pod at its state.
+        nodes: [slots] nodes that there are.
+    """
+    if (nodes & context.usable).any():
         return ""
-    who = domains_text(domains, holders)
-    nodes = int(columns.nodes[holders].sum())
-    those = "whose only node cannot" if nodes == 1 else f"none of whose {nodes} nodes can"
-    whys = _most_frequent((why, int(by[holders].sum())) for why, by in columns.refused)
-    reasons = ", ".join(f"{number} {why}" for why, number in whys)
-    return f"held by {who}, {those} take the pod: {reasons}"
+    total = _size(nodes)
+    those = "whose only node cannot" if total == 1 else f"none of whose {total} nodes can"
+    whys = _most_frequent(context.refused_by(nodes).items())
+    return f"{those} take the pod: {', '.join(f'{number} {why}' for why, number in whys)}"
 
 
 def few_domains_text(constraint: Constraint, eligible: int) -> str:
     """That there are fewer eligible domains than minDomains."""
     there = "is" if eligible == 1 else "are"
-    domains = plural(eligible, "eligible domain")
+    domains = counted(eligible, "eligible domain")
     return f"minDomains is {constraint.min_domains} and there {there} {domains}"
 
 
 def domains_text(domains: Domains, chosen: NDArray[np.intp]) -> str:
     """The first of some domains, and how many others there are."""
     # By rank, because there are thousands of hostnames.
-    first = domains.values[chosen[np.argmin(domains.rank[chosen])]] or '""'
+    first = label_text(domains.values[chosen[np.argmin(domains.rank[chosen])]])
     return first if chosen.size == 1 else f"{first} and {chosen.size - 1} more"
 
 
@@ -253,7 +269,7 @@ def domain_columns(context: EvaluationContext, explained: ExplainedConstraint) -
     by_domain = _ByDomain(snapshot.domains(constraint.topology_key))
     membership = snapshot.membership(constraint.eligibility, constraint.topology_key)
     pods, reserved, not_counted = _pods(context, explained, by_domain)
-    refused = {id(mask): by_domain.nodes(mask) for _, mask in context.refusals}
+    refused = _refused(context, by_domain)
     hard = explained.position is not None
     least, because = minimum_rule(constraint, membership, pods, hard=hard)
     minimum = least if because is pb.MINIMUM_REASON_LOWEST else 0
@@ -265,7 +281,7 @@ def domain_columns(context: EvaluationContext, explained: ExplainedConstraint) -
         nodes=by_domain.nodes(snapshot.alive),
         eligible=membership.nodes,
         excluded=[(why, by_domain.nodes(mask)) for why, mask in _excluded(context, constraint)],
-        refused=[(why.reasons[0], refused[id(mask)]) for why, mask in context.refusals],
+        refused=list(refused.items()),
         usable=by_domain.nodes(context.usable),
         usable_eligible=by_domain.nodes(context.usable & snapshot.mask(constraint.eligibility)),
         fitting=by_domain.nodes(context.fitting),
@@ -277,6 +293,16 @@ def domain_columns(context: EvaluationContext, explained: ExplainedConstraint) -
         minimum=minimum,
         because=because,
     )
+
+
+def _refused(context: EvaluationContext, by_domain: _ByDomain) -> dict[str, Ints]:
+    """[domains] nodes that the other filters refuse, by reason: one may have several codes."""
+    nodes = {id(mask): by_domain.nodes(mask) for _, mask in context.refusals}
+    found: dict[str, Ints] = {}
+    for why, mask in context.refusals:
+        reason, here = why.reasons[0], nodes[id(mask)]
+        found[reason] = found[reason] + here if reason in found else here
+    return found
 
 
 class _ByDomain:

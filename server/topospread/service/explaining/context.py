@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from topospread.service.fit.profile import suited
 from topospread.service.fit.question import Fit, FitQuestion, spread_rules
 from topospread.spread.filtering import DomainState, filter_nodes, pre_filter
 from topospread.spread.scoring import score
-from topospread.spread.verdicts import FITS, Status
+from topospread.spread.verdicts import FITS, Status, error_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from topospread.spread.filtering import Verdicts
     from topospread.spread.settings import Rules
     from topospread.spread.topology import Bools, Ints
-    from topospread_proto.v1.explanation_pb2 import SuggestedChange
 
 MAX_LIMIT: Final = 1000
 """Domains that are listed of each constraint."""
@@ -160,6 +159,16 @@ class EvaluationContext:
         """(status, [slots] nodes that the other filters refuse with it), by the first that does."""
         return self._by_first(())
 
+    @property
+    def message(self) -> str:
+        """kube-scheduler's where no node is left: each with the reasons of the first filter."""
+        if self.constraints.hard.error and self.snapshot.node_count:
+            return error_message(self.constraints.hard.error)
+        counts = Counter[str]()
+        for status, nodes in self.refused:
+            counts[status.reasons[0]] += nodes
+        return self.suits.message(self.snapshot.node_count, counts)
+
     def _by_first(self, spreading: Sequence[Rule]) -> tuple[tuple[Status, Bools], ...]:
         left = self.snapshot.alive
         found: list[tuple[Status, Bools]] = []
@@ -176,6 +185,14 @@ class EvaluationContext:
             self.snapshot.alive & (filter_nodes((state,), self.snapshot) == FITS)
             for state in self.states
         )
+
+    def refused_by_plugin(self, name: str) -> Bools:
+        """[slots] nodes that one of the other filters refuses, whichever others do."""
+        for plugin, found in self.suits.judged:
+            if plugin == name and found is not None:
+                refused: Bools = found.nodes & self.snapshot.alive
+                return refused
+        return np.zeros_like(self.snapshot.alive)
 
     def only_blocked_by(self, position: int) -> Bools:
         """[slots] usable nodes that no other hard constraint refuses."""
@@ -257,34 +274,6 @@ class EvaluationContext:
             if number := int(np.count_nonzero(nodes)):
                 counted[status] = counted.get(status, 0) + number
         return tuple(counted.items())
-
-
-class ProposedChange(NamedTuple):
-    """A variant to try, the changes that lead to it, and their description."""
-
-    context: EvaluationContext
-    changes: Sequence[SuggestedChange]
-    text: str
-
-
-def constraint_label(context: EvaluationContext, position: int) -> str:
-    """The name of a hard constraint in texts."""
-    index = context.specs(hard=True)[position][0]
-    return f"constraint {index} ({context.hard[position].topology_key})"
-
-
-def with_constraint(
-    context: EvaluationContext, position: int, constraint: Constraint
-) -> EvaluationContext:
-    """The context with one constraint replaced."""
-    constraints = list(context.hard)
-    constraints[position] = constraint
-    return context.with_hard(constraints)
-
-
-def plural(number: int, noun: str) -> str:
-    """``1 node``, ``2 nodes``."""
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def check_limit(limit: int, path: str = "domainLimit") -> None:

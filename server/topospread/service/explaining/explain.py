@@ -6,11 +6,11 @@ snapshot must count all groups of the constraints (`Engine.new_cycle` sees to th
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from topospread.checkpoints import checkpoint
 from topospread.codec.stored_pods import unscheduled_condition
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.service.decisions.evaluate import (
@@ -19,12 +19,21 @@ from topospread.service.decisions.evaluate import (
     rank,
     summed_up,
 )
+from topospread.service.explaining.capacities import capacities_at
+from topospread.service.explaining.cause import cause_text
 from topospread.service.explaining.condition import differing_condition
 from topospread.service.explaining.constraint_reports import (
     explain_constraint,
     explained_constraints,
 )
 from topospread.service.explaining.context import EvaluationContext, check_limit
+from topospread.service.explaining.counted_pods import (
+    NO_OWNER,
+    Owner,
+    Sharings,
+    owner_of,
+    owner_of_class,
+)
 from topospread.service.explaining.findings import findings_of
 from topospread.service.explaining.suggestions import suggestions
 from topospread.service.fit.question import Fit
@@ -34,12 +43,12 @@ from topospread.spread.verdicts import (
     SUCCESS,
     Code,
     error,
-    error_message,
 )
 from topospread_proto.v1 import explanation_pb2 as pb
 from topospread_proto.v1.decision_service_pb2 import ExplainPodResponse
 
 if TYPE_CHECKING:
+    from topospread.kube.selectors import Selector
     from topospread.service.decisions.engine import Engine, PodWithRequests, ResolvedCycle
     from topospread.service.decisions.evaluate import Evaluation
     from topospread.service.decisions.request import DecisionRequest
@@ -63,23 +72,25 @@ def explain_at(
         limit: domains to list of each constraint, those with the fewest pods and with the most.
         advise: try out what would let it in; costs some judgements when it fits nowhere.
     """
+    constraints = [
+        explain_constraint(context, each, limit) for each in explained_constraints(context)
+    ]
     return pb.Explanation(
         verdict=verdict_message(_status(context)),
         node_count=context.snapshot.node_count,
         feasible_node_count=int(np.count_nonzero(context.passing)),
         fitting_node_count=context.fits,
-        message="" if context.fits else _message(context),
+        message="" if context.fits else context.message,
         node_reasons=[
             pb.NodeReason(reason=reason, node_count=nodes)
             for reason, nodes in context.refused_by(context.snapshot.alive).most_common()
         ],
         defaulted=context.constraints.defaulted,
-        constraints=[
-            explain_constraint(context, each, limit) for each in explained_constraints(context)
-        ],
+        constraints=constraints,
         suggestions=suggestions(context) if advise else (),
         findings=findings_of(context),
         not_modelled=context.not_looked_at,
+        cause=cause_text(context, constraints),
     )
 
 
@@ -87,16 +98,6 @@ def _status(context: EvaluationContext) -> Status:
     if context.constraints.hard.error:
         return error(context.constraints.hard.error)
     return SUCCESS if context.hard else SKIP
-
-
-def _message(context: EvaluationContext) -> str:
-    """kube-scheduler's message: each node with the reasons of the first filter that refuses it."""
-    if context.constraints.hard.error and context.snapshot.node_count:
-        return error_message(context.constraints.hard.error)
-    counts = Counter[str]()
-    for status, nodes in context.refused:
-        counts[status.reasons[0]] += nodes
-    return context.suits.message(context.snapshot.node_count, counts)
 
 
 class ExplainResult(NamedTuple):
@@ -116,6 +117,8 @@ def explain(
     limit: int = 0,
     top_k: int = 0,
     advise: bool = True,
+    replicas: Selector | None = None,
+    workload: Owner = NO_OWNER,
 ) -> ExplainResult:
     """Explain a pod at a fresh enough state.
 
@@ -127,6 +130,8 @@ def explain(
         limit: domains to list of each constraint; 0 is the default of 20.
         top_k: how many of the best nodes to name; 0 is the default of 5.
         advise: try out what would let it in.
+        replicas: selects the pods of its workload; asks for their capacities.
+        workload: what would control a pod that has no controller.
 
     Raises:
         As Engine.new_cycle; InvalidRequest for the limit and for top_k.
@@ -150,6 +155,7 @@ def explain(
             ]
         )
     explanation = explain_at(context, limit, advise=advise)
+    _add_counted(resolved, context, explanation, workload)
     condition = differing_condition(
         unscheduled_condition(pod.encoded), explanation.message, gated=pod.demand.gated
     )
@@ -160,8 +166,31 @@ def explain(
         explanation=explanation,
         domain_limit=limit,
     )
+    if replicas is not None:
+        response.capacities.extend(capacities_at(resolved, context, replicas))
     evaluation = _evaluation(resolved, context, explanation.message, top_k)
     return ExplainResult(resolved, response, evaluation)
+
+
+def _add_counted(
+    resolved: ResolvedCycle,
+    context: EvaluationContext,
+    explanation: pb.Explanation,
+    workload: Owner,
+) -> None:
+    """Say of each constraint whose pods it counts."""
+    pod, known = context.pod, context.snapshot.controllers_in(context.pod.namespace)
+    sharings = Sharings(
+        context.snapshot,
+        resolved.replica.members,
+        lambda each: owner_of_class(each, known),
+        checkpoint,
+    )
+    owner = workload if pod.owner is None else owner_of(pod.owner, pod.labels, known)
+    for each, found in zip(explained_constraints(context), explanation.constraints, strict=True):
+        sharing = sharings.of(each.constraint, owner)
+        if sharing is not None:
+            found.counted.CopyFrom(sharing.message)
 
 
 def _evaluation(

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from topospread.kube.affinity import named_values
+from topospread.kube.label_syntax import label_text
 from topospread.kube.objects import DO_NOT_SCHEDULE, HOSTNAME_LABEL, ZONE_LABEL
 from topospread.service.explaining.constraint_reports import explained_constraints
+from topospread.service.explaining.topology_keys import has_key, meant_on
 from topospread.spread.constraints import needs_default_selector
 from topospread.spread.linting.rules import (
+    DEPRECATED,
     min_domains_above_named,
     selector_finding,
     unusable_domains,
 )
 from topospread.spread.linting.workloads import own_match
+from topospread.wording import counted
 from topospread_client import CONTROLLER_LABELS, NEW_REVISION, ORDINAL_LABELS
 from topospread_proto.v1 import explanation_pb2 as pb
 
@@ -143,12 +147,24 @@ def _of_key(context: EvaluationContext, key: str, *, hard: bool) -> Iterator[Fou
     if lacking == nodes:
         soft = "it adds nothing to scores" if system else "no node gets a score"
         effect = "no node can take the pod" if hard else soft
-        yield pb.FINDING_CODE_KEY_ON_NO_NODE, f"no node has the label {key}: {effect}"
+        shown, meant = label_text(key), meant_on(context.snapshot, key)
+        if meant in DEPRECATED:
+            effect += f"; nodes have {label_text(meant)}, whose successor it is"
+        yield pb.FINDING_CODE_KEY_ON_NO_NODE, f"no node has the label {shown}: {effect}"
+        if meant and meant not in DEPRECATED:
+            of_none = "a well-known label, which no node has either"
+            have = "which nodes have" if has_key(context.snapshot, meant) else of_none
+            if key in DEPRECATED:
+                text = f"{shown} is deprecated: its successor is {label_text(meant)}, {have}"
+                yield pb.FINDING_CODE_DEPRECATED_KEY, text
+                return
+            text = f"{shown} looks like {label_text(meant)}, {have}"
+            yield pb.FINDING_CODE_MISSPELT_KEY, text
     elif lacking and not context.constraints.defaulted:
         effect = "can never take the pod" if hard else "get no score"
         yield (
             pb.FINDING_CODE_KEY_ON_SOME_NODES,
-            f"{lacking} of {nodes} nodes lack the label {key} and {effect}",
+            f"{lacking} of {nodes} nodes lack the label {label_text(key)} and {effect}",
         )
 
 
@@ -181,7 +197,7 @@ def _of_min_domains(
         yield (
             pb.FINDING_CODE_MIN_DOMAINS_OUT_OF_REACH,
             (
-                f"minDomains {wanted} is more than the {there} domain{'s' * (there != 1)} of {key} "
-                f"that the cluster has"
+                f"minDomains {wanted} is more than the {counted(there, 'domain')} of "
+                f"{label_text(key)} that the cluster has"
             ),
         )

@@ -18,6 +18,7 @@ import numpy as np
 from topospread.service.fit.question import Refusals, spread_rules
 from topospread.spread.filtering import pre_filter, verdicts_with_own
 from topospread.spread.verdicts import FITS
+from topospread.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,7 +84,7 @@ def nominated_pods(asked: FitQuestion) -> Nominated | None:
 def gaps(asked: FitQuestion) -> Iterator[str]:
     """How many nominated pods are not looked at."""
     if (more := len(asked.snapshot.nominated) - MOST) > 0:
-        yield f"{more} more pods with a nominated node"
+        yield f"{counted(more, 'more pod')} with a nominated node"
 
 
 def spread_refusals(asked: FitQuestion, nominated: Nominated) -> Refusals | None:

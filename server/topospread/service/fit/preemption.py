@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topospread.spread.settings import PREEMPTION
 from topospread.spread.verdicts import Code
 
 if TYPE_CHECKING:
@@ -41,4 +42,4 @@ def preemption_gaps(
     if not pods:
         return ()
     said = "1 pod of lower priority stands" if pods == 1 else f"{pods} pods of lower priority stand"
-    return (f"preemption: {said} on nodes that are open to it",)
+    return (f"{PREEMPTION}: {said} on nodes that are open to it",)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.checkpoints import CooperativeYield, Turn, current_computation, waiting
 from topospread.errors import Conflict, DeadlineExceeded
+from topospread.service.explaining.counted_pods import Sharings
 from topospread.service.fit.inter_pod_affinity import counted_groups
 from topospread.service.inspecting.inventory import Inventory
 from topospread.service.inspecting.judging import (
@@ -22,6 +23,7 @@ from topospread.service.inspecting.judging import (
     findings_of_row,
     judge,
     judge_template,
+    waiting_reason,
 )
 from topospread.service.inspecting.statuses import (
     STATES,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from topospread.index.groups import Group
     from topospread.index.nodes import NodeTable
     from topospread.index.snapshot import Snapshot
+    from topospread.kube.workloads import KnownControllers
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine
@@ -123,6 +126,7 @@ class _Row:
     counted: _CountedGroup
     pods: RowPods
     judgements: Sequence[TemplateJudgement]
+    controllers: KnownControllers
 
 
 class ClusterInspector:
@@ -242,13 +246,23 @@ class ClusterInspector:
                 turn()
                 before = counts[key] = _CountedGroup(group, nodes, count(key, snapshot))
             counted[key] = before.found
+        waiting = {
+            each: number for found in pods.values() for each, number in found.waiting.items()
+        }
         judgements: dict[PodTemplate, TemplateJudgement] = {}
-        for each in pods.values():
-            for template in each.waiting:
-                if template not in judgements:
-                    turn()
-                    judgements[template] = judge_template(template, counted, snapshot)
-        rows = {key: self._row(key, each, judgements, snapshot, turn) for key, each in pods.items()}
+        for template, number in waiting.items():
+            turn()
+            judgements[template] = judge_template(template, counted, snapshot, waits=number > 0)
+        sharings = Sharings(
+            snapshot,
+            self.replica.members,
+            lambda each: self._inventory.owner_of(each, snapshot),
+            turn,
+        )
+        rows = {
+            key: self._row(key, each, judgements, sharings, snapshot, turn)
+            for key, each in pods.items()
+        }
         for key in [key for key in counts if key not in rows]:
             del counts[key]
         self._rows, last = rows, self._last
@@ -263,16 +277,20 @@ class ClusterInspector:
         key: OwnedConstraint,
         pods: RowPods,
         judgements: Mapping[PodTemplate, TemplateJudgement],
+        sharings: Sharings,
         snapshot: Snapshot,
         turn: Callable[[], None],
     ) -> _Row:
         before, counted = self._rows.get(key), self._counts[key]
+        controllers = snapshot.controllers_in(key.namespace)
         judged = [judgements[template] for template in pods.waiting]
         if (
             before is not None
             and before.counted is counted
             and before.pods is pods
             and before.judgements == judged
+            # They say whose the others are.
+            and (before.status.sharing is None or before.controllers is controllers)
         ):
             return before
         turn()
@@ -281,7 +299,7 @@ class ClusterInspector:
         else:
             findings = findings_of_row(key, next(iter(pods.waiting)), snapshot)
         spread = counted.found.spread
-        verdict = judge(key, pods, spread, findings, judgements)
+        verdict = judge(key, pods, spread, findings, judgements, snapshot)
         status = ConstraintStatus(
             key=key,
             state=verdict.state,
@@ -293,10 +311,13 @@ class ClusterInspector:
             findings=findings,
             labels=pods.labels,
             gaps=list(dict.fromkeys(gap for each in judged for gap in each.gaps)),
+            gated=pods.gated,
+            waiting_reason=waiting_reason(pods, judgements),
+            sharing=sharings.of(key.constraint, key.owner, pods.classes),
         )
         if before is not None and before.status.same_as(status):
             status = before.status
-        return _Row(status, counted, pods, judged)
+        return _Row(status, counted, pods, judged, controllers)
 
 
 def _groups(namespaces: Iterable[NamespaceRows], snapshot: Snapshot) -> set[GroupKey]:

@@ -15,7 +15,7 @@ from topospread.service.explaining.constraint_reports import (
     explain_constraint,
     explained_constraints,
 )
-from topospread.service.inspecting.statuses import NO_OWNER
+from topospread.service.explaining.counted_pods import NO_OWNER
 from topospread.service.messages import constraint_message
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import inspector_service_pb2 as pb
@@ -49,7 +49,7 @@ def _status(status: ConstraintStatus, limit: int) -> pb.ConstraintStatus:
     listed, shown_first = spread.listed(limit)
     owner = None
     if key.owner != NO_OWNER:
-        owner = pb.WorkloadReference(kind=key.owner.kind, name=key.owner.name)
+        owner = common_pb2.WorkloadReference(kind=key.owner.kind, name=key.owner.name)
     return pb.ConstraintStatus(
         constraint_id=key.id,
         constraint=constraint_message(key.constraint),
@@ -63,7 +63,7 @@ def _status(status: ConstraintStatus, limit: int) -> pb.ConstraintStatus:
         highest_pod_count=spread.highest,
         pod_count=spread.pods,
         bound_pod_count=status.bound,
-        pending_pod_count=status.pending,
+        pending_pod_count=status.pending + status.gated,
         blocked_pod_count=status.blocked,
         domain_count=spread.domain_count,
         eligible_domain_count=spread.membership.size,
@@ -74,6 +74,9 @@ def _status(status: ConstraintStatus, limit: int) -> pb.ConstraintStatus:
         unlisted_domain_count=spread.membership.size - len(listed),
         findings=status.findings,
         not_modelled=status.gaps,
+        gated_pod_count=status.gated,
+        waiting_reason=status.waiting_reason,
+        counted=None if status.sharing is None else status.sharing.message,
     )
 
 
@@ -106,8 +109,7 @@ def describe(
         text = f"no constraint in a list of cluster {cluster!r} has the id {constraint_id!r:.80}"
         raise ObjectNotFound(text, "Constraint", constraint_id[:80], cluster)
     pods = inspection.rows[constraint_id]
-    template = max(pods.waiting, key=lambda each: pods.waiting[each])
-    context = template.context(inspection.view.snapshot)
+    context = pods.next.context(inspection.view.snapshot)
     key = status.key
     explained = next(
         each
@@ -170,7 +172,7 @@ def _pods(
 ) -> Iterator[pb.ConstraintPod]:
     snapshot = inspection.view.snapshot
     domains = snapshot.domains(status.key.constraint.topology_key)
-    for _, name, node in inspection.replica.members(pods.classes):
+    for _, name, node in inspection.replica.members().of(pods.classes):
         slot = snapshot.slot(node) if node else -1
         number = int(domains.ids[slot]) if slot >= 0 else -1
         yield pb.ConstraintPod(

@@ -5,23 +5,24 @@ share a template, so that the pods of a StatefulSet, which have a label each of 
 more than those of a ReplicaSet.
 
 Pods that can only run on one node have no rows: wherever the others stand, no constraint chooses
-their node, and a DaemonSet would have constraints of its own for each node. Nor have pods that
-scheduling gates hold, which kube-scheduler does not try, nor those that wait for another scheduler.
+their node, and a DaemonSet would have constraints of its own for each node. Nor have those that
+wait for another scheduler. Pods that scheduling gates hold, which kube-scheduler does not try, are
+counted apart.
 """
 
 from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from topospread.codec.pods import split_template
 from topospread.errors import CorruptValue, InvalidRequest, TooLarge
 from topospread.kube.affinity import pinned_node
-from topospread.kube.workloads import outer_controller
 from topospread.service.explaining.context import EvaluationContext
-from topospread.service.inspecting.statuses import NO_OWNER, OwnedConstraint, Owner
+from topospread.service.explaining.counted_pods import owner_of, owner_of_class
+from topospread.service.inspecting.statuses import OwnedConstraint
 from topospread.spread.constraints import needs_default_selector
 from topospread.spread.settings import DEFAULT_PROFILE, NEWEST
 
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
     from topospread.index.pod_classes import NamespaceClasses, PodClass, PodCounts
     from topospread.index.snapshot import NamespaceWorkloads, Snapshot
     from topospread.kube.demands import Demand
-    from topospread.kube.objects import OwnerReference, Pod
+    from topospread.kube.objects import Pod
     from topospread.kube.versions import KubernetesVersion
+    from topospread.kube.workloads import KnownControllers
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.pods import EffectiveConstraints, PodShape
     from topospread.service.decisions.request import SettingsOverride
+    from topospread.service.explaining.counted_pods import Owner
     from topospread.service.inspecting.statuses import Labels
     from topospread.spread.constraints import PodConstraints
     from topospread.spread.settings import Rules
@@ -89,12 +92,15 @@ class RowPods:
     """The pods that have one constraint of one owner.
 
     Attributes:
-        waiting: pods without a node by template; every template has an entry.
+        waiting: pods without a node by template; every template has an entry, 0 where scheduling
+            gates hold its pods.
+        gated: pods that these hold.
         classes: whose pods they are.
     """
 
     bound: int = 0
     waiting: dict[PodTemplate, int] = field(default_factory=dict)
+    gated: int = 0
     classes: list[PodClass] = field(default_factory=list)
 
     def add(self, pod_class: PodClass, template: PodTemplate, counts: PodCounts) -> None:
@@ -102,14 +108,22 @@ class RowPods:
         if template.of_other_scheduler and not counts.bound:
             return
         pending = 0 if template.of_other_scheduler else counts.pending
+        if template.demand.gated:
+            self.gated += pending
+            pending = 0
         self.bound += counts.bound
         self.waiting[template] = self.waiting.get(template, 0) + pending
         self.classes.append(pod_class)
 
     @property
     def pending(self) -> int:
-        """Pods without a node."""
+        """Pods without a node that the scheduler tries."""
         return sum(self.waiting.values())
+
+    @property
+    def next(self) -> PodTemplate:
+        """The template of the next replica: that of most that wait, rather one without gates."""
+        return max(self.waiting, key=lambda each: (not each.demand.gated, self.waiting[each]))
 
     @property
     def labels(self) -> list[Labels]:
@@ -137,10 +151,14 @@ class _KnownClass:
     Attributes:
         workloads: what its default constraints were deduced from; None where it needs none.
         template: None where its pods have no rows.
+        controller: kind and name of its pods' own controller.
+        owner: its pods'; None where it was not looked up.
     """
 
     workloads: NamespaceWorkloads | None
     template: PodTemplate | None
+    controller: tuple[str, str] | None = None
+    owner: Owner | None = None
 
 
 _WITHOUT_ROWS: Final = _KnownClass(None, None)
@@ -152,11 +170,12 @@ class NamespaceRows:
 
     Attributes:
         classes: what it was made from.
-        workloads: likewise.
+        workloads, controllers: likewise.
     """
 
     classes: NamespaceClasses
     workloads: NamespaceWorkloads
+    controllers: KnownControllers
     rows: Mapping[OwnedConstraint, RowPods]
 
 
@@ -194,12 +213,16 @@ class Inventory:
         for name, classes in snapshot.pod_classes.items():
             turn()
             workloads = snapshot.namespace(name)
+            controllers = snapshot.controllers_in(name)
             before = known.get(name)
-            if before is None or before.workloads is not workloads:
+            moved = before is not None and self._forget_moved(before, controllers)
+            if before is None or moved or before.workloads is not workloads:
                 kept = {} if before is None else before.rows
-                before = self._namespace(classes, snapshot, workloads, turn, kept)
+                before = self._namespace(name, snapshot, turn, kept)
             elif before.classes is not classes:
                 before = self._changed(before, classes, snapshot, turn)
+            elif before.controllers is not controllers:
+                before = replace(before, controllers=controllers)
             found[name] = before
             constraints += len(before.rows)
             if constraints > self._most:
@@ -210,6 +233,31 @@ class Inventory:
             self._namespaces = found
             self._forget(snapshot)
         return found
+
+    def _forget_moved(self, before: NamespaceRows, controllers: KnownControllers) -> bool:
+        """Forget classes whose controllers have other controllers now; whether there are any."""
+        former = before.controllers
+        if former is controllers:
+            return False
+        changed = {
+            key
+            for key in former.keys() | controllers.keys()
+            if key not in former or key not in controllers or former[key] != controllers[key]
+        }
+        known = self._known
+        moved = [
+            each for each in before.classes if each in known and known[each].controller in changed
+        ]
+        for each in moved:
+            del known[each]
+        return bool(moved)
+
+    def owner_of(self, pod_class: PodClass, snapshot: Snapshot) -> Owner:
+        """The owner of the pods of a class."""
+        known = self._known.get(pod_class)
+        if known is not None and known.owner is not None:
+            return known.owner
+        return owner_of_class(pod_class, snapshot.controllers_in(pod_class.namespace))
 
     def _too_many(self) -> TooLarge:
         return TooLarge(
@@ -255,12 +303,12 @@ class Inventory:
 
     def _namespace(
         self,
-        classes: NamespaceClasses,
+        namespace: str,
         snapshot: Snapshot,
-        workloads: NamespaceWorkloads,
         turn: Callable[[], None],
         kept: Mapping[OwnedConstraint, RowPods],
     ) -> NamespaceRows:
+        classes, workloads = snapshot.pod_classes[namespace], snapshot.namespace(namespace)
         rows: dict[OwnedConstraint, RowPods] = {}
         for pod_class, counts in classes.items():
             template = self._template(pod_class, snapshot, workloads, turn)
@@ -277,7 +325,7 @@ class Inventory:
             before = kept.get(row)
             if before is not None and before == pods:
                 rows[row] = before
-        return NamespaceRows(classes, workloads, rows)
+        return NamespaceRows(classes, workloads, snapshot.controllers_in(namespace), rows)
 
     def _changed(
         self,
@@ -312,7 +360,7 @@ class Inventory:
                 rows.pop(row, None)
             elif pods != rows.get(row):
                 rows[row] = pods
-        return NamespaceRows(classes, before.workloads, rows)
+        return replace(before, classes=classes, rows=rows)
 
     def _template(
         self,
@@ -328,15 +376,17 @@ class Inventory:
         with suppress(CorruptValue, InvalidRequest):
             controller, rest = split_template(pod_class.template)
             labels = dict(pod_class.labels)
-            owner = owner_of(controller, labels)
+            known_here = snapshot.controllers_in(pod_class.namespace)
+            owner = owner_of(controller, labels, known_here)
+            place = None if controller is None else (controller.kind, controller.name)
             spec = self._specs.get((pod_class.namespace, rest))
             if spec is not None:
                 template = spec.templates.get((tuple(map(labels.get, spec.label_keys)), owner))
                 if template is not None:
-                    self._known[pod_class] = _KnownClass(None, template)
+                    self._known[pod_class] = _KnownClass(None, template, place, owner)
                     return template
             shape, demand = self._engine.template_of(pod_class)
-            if not _has_rows(shape.pod, demand):
+            if pinned_node(shape.pod.requirements) is not None:
                 self._known[pod_class] = _WITHOUT_ROWS
                 return None
             scheduler = shape.pod.scheduler_name
@@ -346,13 +396,13 @@ class Inventory:
             effective = shape.effective_constraints(rules, snapshot)
             template = self._interned(shape, owner, demand, rules, effective)
             if needs_default_selector(shape.pod, rules):
-                self._known[pod_class] = _KnownClass(workloads, template)
+                self._known[pod_class] = _KnownClass(workloads, template, place, owner)
                 return template
             if spec is None:
                 spec = _Spec(_label_keys(shape.pod))
                 self._specs[pod_class.namespace, rest] = spec
             spec.templates[tuple(map(labels.get, spec.label_keys)), owner] = template
-            self._known[pod_class] = _KnownClass(None, template)
+            self._known[pod_class] = _KnownClass(None, template, place, owner)
             return template
         return None
 
@@ -398,18 +448,6 @@ class Inventory:
             template = PodTemplate(pod, rules, constraints, demand, rows, other)
             self._templates[key] = template
         return template
-
-
-def _has_rows(pod: Pod, demand: Demand) -> bool:
-    return not demand.gated and pinned_node(pod.requirements) is None
-
-
-def owner_of(controller: OwnerReference | None, labels: Mapping[str, str]) -> Owner:
-    """The controller of pods; a ReplicaSet's Deployment, a Job's CronJob, where names say so."""
-    if controller is None:
-        return NO_OWNER
-    outer = outer_controller(controller.kind, controller.name, labels)
-    return Owner(*(outer or (controller.kind, controller.name)))
 
 
 def _label_keys(pod: Pod) -> tuple[str, ...]:

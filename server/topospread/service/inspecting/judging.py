@@ -6,7 +6,7 @@ the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import is_not
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,18 +14,22 @@ import numpy as np
 
 from topospread.index.objects import NAMESPACE
 from topospread.index.snapshot import PODS
+from topospread.kube.label_syntax import label_text
 from topospread.kube.objects import DO_NOT_SCHEDULE, ZONE_LABEL
+from topospread.service.explaining.cause import taints_text
 from topospread.service.explaining.constraint_reports import (
     domains_text,
     few_domains_text,
     minimum_rule,
+    unusable_text,
 )
-from topospread.service.explaining.context import plural
 from topospread.service.explaining.findings import constraint_findings, zone_findings
+from topospread.service.explaining.topology_keys import meant_on
 from topospread.service.fit.profile import gaps_of, may_be_refused, suited
 from topospread.service.fit.question import Fit
 from topospread.service.inspecting.statuses import DomainSpread
 from topospread.spread.filtering import first_rejecting, pre_filter
+from topospread.wording import counted
 from topospread_proto.v1 import explanation_pb2 as pb
 from topospread_proto.v1 import inspector_service_pb2 as inspector
 
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from topospread.service.explaining.context import EvaluationContext
     from topospread.service.inspecting.inventory import PodTemplate, RowPods
     from topospread.service.inspecting.statuses import OwnedConstraint, State
+    from topospread.spread.constraints import Constraint
     from topospread.spread.filtering import DomainState
     from topospread.spread.topology import Bools
 
@@ -99,16 +104,22 @@ class TemplateJudgement:
             they were not counted.
         at_most: they may be fewer for what was not looked at.
         blocking: the constraints without which a node could take it, where none does.
+        message: kube-scheduler's, where no node takes it.
     """
 
     gaps: tuple[str, ...]
     usable: int = -1
     at_most: bool = False
     blocking: frozenset[OwnedConstraint] = frozenset()
+    message: str = ""
 
 
 def judge_template(
-    template: PodTemplate, counted: Mapping[OwnedConstraint, CountedConstraint], snapshot: Snapshot
+    template: PodTemplate,
+    counted: Mapping[OwnedConstraint, CountedConstraint],
+    snapshot: Snapshot,
+    *,
+    waits: bool,
 ) -> TemplateJudgement:
     """Judge the next replica of a template.
 
@@ -116,10 +127,13 @@ def judge_template(
         template: which pods; the node that was seen to take one is noted there.
         counted: all of its constraints.
         snapshot: the state.
+        waits: a pod of it waits, so that it is of interest also without hard constraints.
     """
+    if template.demand.gated:
+        return TemplateJudgement(())
     context = template.context(snapshot)
     fits = TemplateJudgement(_gaps(context, template))
-    if not template.hard or template.of_other_scheduler:
+    if not (template.hard or waits) or template.of_other_scheduler:
         return fits
     states = [state for row in template.hard if (state := counted[row].state) is not None]
     if _takes(template, states, snapshot, template.witness):
@@ -138,6 +152,7 @@ def judge_template(
         int(np.count_nonzero(context.usable)),
         bool(fits.gaps),
         frozenset(blocking),
+        context.message,
     )
 
 
@@ -218,46 +233,104 @@ def judge(
     spread: DomainSpread,
     findings: Sequence[pb.Finding],
     judgements: Mapping[PodTemplate, TemplateJudgement],
+    snapshot: Snapshot,
 ) -> Verdict:
     """The worst state that holds."""
-    blocking = [each for each in pods.waiting if key in judgements[each].blocking]
+    tried = [each for each in pods.waiting if not each.demand.gated]
+    blocking = [each for each in tried if key in judgements[each].blocking]
     blocked = sum(pods.waiting[each] for each in blocking)
     useless = next((each for each in findings if each.code in INEFFECTIVE), None)
-    if blocked or (blocking and not pods.pending and len(blocking) == len(pods.waiting)):
+    if blocked or (blocking and not pods.pending and len(blocking) == len(tried)):
         usable = max(judgements[each].usable for each in blocking)
         at_most = usable > 0 and any(judgements[each].at_most for each in blocking)
-        nodes = f"{'at most ' * at_most}{plural(usable, 'node')}"
-        why = _why_blocked(key, spread, nodes)
+        nodes = f"{'at most ' * at_most}{counted(usable, 'node')}"
+        why = _why_blocked(key, spread, nodes, snapshot)
+        why += _why_unusable(key, spread, blocking[0], snapshot)
         if useless is not None and useless.code == pb.FINDING_CODE_INVALID_CONSTRAINT:
             why = useless.text
         return Verdict(inspector.SPREAD_STATE_BLOCKED, why, blocked)
     if useless is not None:
         return Verdict(inspector.SPREAD_STATE_INEFFECTIVE, useless.text, 0)
     if spread.skew > key.constraint.max_skew:
-        return Verdict(inspector.SPREAD_STATE_VIOLATED, _why_violated(key, spread), 0)
+        why = _why_violated(key, spread, snapshot) + _why_unusable(key, spread, pods.next, snapshot)
+        return Verdict(inspector.SPREAD_STATE_VIOLATED, why, 0)
     return Verdict(inspector.SPREAD_STATE_SATISFIED, "", 0)
 
 
-def _why_blocked(key: OwnedConstraint, spread: DomainSpread, nodes: str) -> str:
+def waiting_reason(pods: RowPods, judgements: Mapping[PodTemplate, TemplateJudgement]) -> str:
+    """Why pods wait, for people: of most of them; empty where none does."""
+    held = f"{counted(pods.gated, 'pod')} held back by scheduling gates" if pods.gated else ""
+    if not pods.pending:
+        return held
+    judged = judgements[pods.next]
+    fits = "a node would take the next replica" + ", as far as is looked at" * bool(judged.gaps)
+    message = judged.message or fits
+    return f"{message}; {held}" if held else message
+
+
+def _why_unusable(
+    key: OwnedConstraint, spread: DomainSpread, template: PodTemplate, snapshot: Snapshot
+) -> str:
+    """Why no node of the domains with the minimum takes a replica, as explanations say it.
+
+    Empty where a node of them takes one.
+    """
+    if spread.minimum_because is not pb.MINIMUM_REASON_LOWEST:
+        return ""
+    holders = spread.membership.present & (spread.counts == spread.lowest)
+    nodes = snapshot.alive & spread.domains.spread(holders)
+    context = template.context(snapshot)
+    text = unusable_text(context, nodes)
+    if not text:
+        return ""
+    taints = taints_text(context, nodes)
+    honor = _HONOR if _are_left_out(key.constraint, template, holders, snapshot) else ""
+    return f", {text}{f' ({taints})' * bool(taints)}{honor}"
+
+
+_HONOR: Final = ", which nodeTaintsPolicy: Honor would leave out"
+
+
+def _are_left_out(
+    constraint: Constraint, template: PodTemplate, holders: Bools, snapshot: Snapshot
+) -> bool:
+    """Whether taints, were they honoured, left out some domains, and enough others remained."""
+    eligibility = constraint.eligibility
+    if eligibility.tolerations is not None:
+        return False
+    honoured = replace(
+        eligibility,
+        tolerations=template.pod.tolerations,
+        comparison_operators=template.rules.gates.taint_comparison_operators,
+    )
+    left = snapshot.membership(honoured, constraint.topology_key)
+    least = max(1, constraint.min_domains)
+    return left.size >= least and not (left.present & holders).any()
+
+
+def _why_blocked(key: OwnedConstraint, spread: DomainSpread, nodes: str, snapshot: Snapshot) -> str:
     allowed, eligible = spread.allowed_domain_count, spread.membership.size
     return (
         f"{nodes} could take the next replica, but none where its constraints "
-        f"allow it: this one allows {allowed} of {plural(eligible, 'eligible domain')}; "
-        f"{_minimum(key, spread)}"
+        f"allow it: this one allows {allowed} of {counted(eligible, 'eligible domain')}; "
+        f"{_minimum(key, spread, snapshot)}"
     )
 
 
-def _why_violated(key: OwnedConstraint, spread: DomainSpread) -> str:
+def _why_violated(key: OwnedConstraint, spread: DomainSpread, snapshot: Snapshot) -> str:
     return (
         f"skew {spread.skew} is above maxSkew {key.constraint.max_skew}: "
-        f"{plural(spread.highest, 'pod')} in {_value_with(spread, spread.highest)}; "
-        f"{_minimum(key, spread)}"
+        f"{counted(spread.highest, 'pod')} in {_value_with(spread, spread.highest)}; "
+        f"{_minimum(key, spread, snapshot)}"
     )
 
 
-def _minimum(key: OwnedConstraint, spread: DomainSpread) -> str:
+def _minimum(key: OwnedConstraint, spread: DomainSpread, snapshot: Snapshot) -> str:
     if spread.minimum_because is pb.MINIMUM_REASON_NO_DOMAINS:
-        return f"no node with {key.constraint.topology_key} counts"
+        shown = label_text(key.constraint.topology_key)
+        meant = meant_on(snapshot, key.constraint.topology_key)
+        hint = f" ({label_text(meant)} is meant?)" if meant else ""
+        return f"no node with {shown} counts{hint}"
     if spread.minimum_because is pb.MINIMUM_REASON_FEW_DOMAINS:
         few = few_domains_text(key.constraint, spread.membership.size)
         return f"the minimum is 0, because {few}"
@@ -275,7 +348,8 @@ def findings_of_row(
 ) -> tuple[pb.Finding, ...]:
     """What is wrong with a constraint, as an explanation of one of its pods says.
 
-    No API server stores a maxSkew below 1, so an explanation need not say so; a state may have one.
+    No API server stores a maxSkew below 1 or an empty key, so an explanation need not say so; a
+    state may have them.
     """
     context = template.context(snapshot)
     hard = key.constraint.when_unsatisfiable == DO_NOT_SCHEDULE
@@ -283,6 +357,9 @@ def findings_of_row(
     found = [*constraint_findings(context, key.constraint, spec)]
     if spec.max_skew < 1:
         text = f"maxSkew {spec.max_skew} must be greater than zero: the API server refuses it"
+        found.insert(0, (pb.FINDING_CODE_INVALID_CONSTRAINT, text))
+    if not spec.topology_key:
+        text = "topologyKey is empty: the API server refuses it"
         found.insert(0, (pb.FINDING_CODE_INVALID_CONSTRAINT, text))
     if key.constraint.topology_key == ZONE_LABEL:
         found += zone_findings(context)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from topospread.kube.selectors import EVERYTHING
+from topospread.service.explaining.counted_pods import NO_OWNER
 from topospread_proto.v1 import inspector_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topospread.kube.selectors import Selector
+    from topospread.service.explaining.counted_pods import Owner, Sharing
     from topospread.spread.constraints import Constraint
     from topospread.spread.topology import Bools, Domains, Ints, Membership
     from topospread_proto.v1.explanation_pb2 import Finding, MinimumReason
@@ -31,15 +33,11 @@ Labels = tuple[tuple[str, str], ...]
 
 _ID_BYTES: Final = 10
 
-
-class Owner(NamedTuple):
-    """The controller of pods; both empty for pods without one."""
-
-    kind: str
-    name: str
-
-
-NO_OWNER: Final = Owner("", "")
+_COMPARED: Final = (
+    *("state", "message", "bound", "pending", "blocked", "findings", "labels", "gaps"),
+    *("gated", "waiting_reason", "sharing"),
+)
+"""Fields of a status that may differ while its spread does not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,6 +156,9 @@ class ConstraintStatus:
     Attributes:
         message: why it is in its state, for people; empty when it is satisfied.
         bound, pending: pods of the owner that have it: on a node, and waiting for one.
+        gated: pods of the owner that scheduling gates hold, beside these.
+        waiting_reason: why they wait, for people; empty where none does.
+        sharing: whose pods it counts; None where they are the owner's alone.
         blocked: waiting pods that a node could take if this constraint were not.
         labels: label sets of the pods that have it.
         gaps: what of the next replica was not looked at.
@@ -174,13 +175,15 @@ class ConstraintStatus:
     findings: tuple[Finding, ...]
     labels: Sequence[Labels]
     gaps: Sequence[str] = ()
+    gated: int = 0
+    waiting_reason: str = ""
+    sharing: Sharing | None = None
     listed: dict[int, bytes] = field(repr=False, default_factory=dict)
     _severity: list[tuple[Any, ...]] = field(init=False, repr=False, default_factory=list)
 
     def same_as(self, other: ConstraintStatus) -> bool:
         """Whether nothing differs."""
-        compared = ("state", "message", "bound", "pending", "blocked", "findings", "labels", "gaps")
-        same = all(getattr(self, name) == getattr(other, name) for name in compared)
+        same = all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
         return same and self.spread.same_as(other.spread)
 
     @property

@@ -159,7 +159,7 @@ class NamespaceInventory:
     Attributes:
         pod_classes: by the keys of their shapes.
         limits: all that its pods demand; True for those of pods that the request means.
-        pending: pods without a node by their labels.
+        pending: pods that wait for a node by their labels, without those that gates hold.
     """
 
     pod_classes: dict[bytes, ShapedPods] = field(default_factory=dict)
@@ -203,7 +203,7 @@ def take_inventory(
             with suppress(InvalidRequest):
                 pod = framed(pod_class.template)
                 shape = engine.intern(pod).shape
-                if counts.pending:
+                if counts.pending and not engine.template_of(pod_class)[1].gated:
                     inventory.pending[pod_class.labels] += counts.pending
                 if not counts.bound:
                     continue

@@ -10,7 +10,7 @@ import numpy as np
 
 from topospread.codec.stored_pods import EvictionFacts, EvictionReader
 from topospread.errors import CorruptValue
-from topospread.index.snapshot import PODS
+from topospread.service.fit.headroom import PLENTY, headroom_of
 from topospread.service.fit.profile import gaps_of, suited
 from topospread.service.fit.question import Fit, FitQuestion
 from topospread.service.rebalancing.integer_program import (
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 MAX_TIERS: Final = 8
 """Steps of priority and deletion cost that a search distinguishes."""
 
-PLENTY: Final = 1_000_000
+CLAIMS_UNKNOWN: Final = "with claims whose volumes are not in the state"
+"""Why pods stay that a volume may hold where they are."""
 
 
 class MovablePod(NamedTuple):
@@ -113,7 +114,7 @@ class RebalanceModel:
             there = np.flatnonzero((self.classes >= 0) & suits)
             amount = np.full(there.size, PLENTY, dtype=np.int64)
             if snapshot is not None:
-                amount = _headroom(snapshot, self.demands[number])[there]
+                amount = headroom_of(snapshot, self.demands[number])[there]
             np.add.at(headroom[number], self.classes[there], amount)
         leaving: Counts | None = None
         if left is not None:
@@ -208,7 +209,7 @@ def _movable_pods(
                     gaps.update(gaps_of(asked, Fit.ALL))
                     suits.append(_suits(asked, pod_class.effective.constraints.hard.keys))
                     demands.append(demand)
-                stays = _stays(pod_class, facts, question)
+                stays = _stays(pod_class, facts, question, snapshot)
                 found.append((pod_class, member, facts, slot, stays, number))
     steps = sorted({(f.priority, f.deletion_cost) for _, _, f, _, _, _ in found})
     tiers = min(len(steps), MAX_TIERS) or 1
@@ -220,7 +221,9 @@ def _movable_pods(
     return movable_pods, suits, demands, tiers
 
 
-def _stays(pod_class: ShapedPods, facts: EvictionFacts, question: RebalanceQuestion) -> str:
+def _stays(
+    pod_class: ShapedPods, facts: EvictionFacts, question: RebalanceQuestion, snapshot: Snapshot
+) -> str:
     filters, protected = question.message.filters, question.protected
     if facts.owner == "DaemonSet":
         return "of a DaemonSet"
@@ -234,6 +237,13 @@ def _stays(pod_class: ShapedPods, facts: EvictionFacts, question: RebalanceQuest
         return "with a persistent volume claim"
     if protected is not None and protected.matches(pod_class.shape.pod.labels):
         return "with labels to keep"
+    if facts.claims and not filters.evict_pods_with_unknown_volumes:
+        objects, namespace = snapshot.objects, pod_class.shape.pod.namespace
+        claims = [
+            objects.claim(namespace, each.claim) for each in facts.demand.volumes if each.claim
+        ]
+        if any(each is None or objects.volume(each.volume_name) is None for each in claims):
+            return CLAIMS_UNKNOWN
     return ""
 
 
@@ -327,15 +337,3 @@ def _row(
             for slots in sorted(parts.values(), key=lambda slots: int(classes[slots].min()))
         ],
     )
-
-
-def _headroom(snapshot: Snapshot, demand: Demand) -> NDArray[np.int64]:
-    """[slots] how many more such pods there is room for; of those with host ports, one a node."""
-    nodes, usage = snapshot.nodes, snapshot.usage
-    headroom = np.full(nodes.capacity, 1 if demand.ports else PLENTY, dtype=np.int64)
-    for port in demand.ports:
-        headroom[nodes.marks(snapshot.holdings.slots_of_port(port))] = 0
-    for name, amount in ((PODS, 1), *demand.requests):
-        left = nodes.allocatable(name) - usage.taken(name, nodes.capacity)
-        headroom = np.minimum(headroom, np.maximum(left, 0) // amount)
-    return headroom

@@ -27,7 +27,7 @@ from topospread.service.rebalancing.inventory import (
     skew,
     take_inventory,
 )
-from topospread.service.rebalancing.model import RebalanceModel, build_model
+from topospread.service.rebalancing.model import CLAIMS_UNKNOWN, RebalanceModel, build_model
 from topospread.service.state.consistent_read import ConsistentRead
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import planner_service_pb2 as pb
@@ -159,6 +159,8 @@ class RebalancePlanner:
         response.not_modelled.extend(sorted(run.not_modelled))
         if not wanted:
             response.notes.append(_nothing_to_mend(request))
+        if held := run.stuck[CLAIMS_UNKNOWN]:
+            response.notes.append(_held_by_claims(held))
         response.meta.CopyFrom(meta_of(view, read.replica, decision.settings.version))
         return response
 
@@ -180,8 +182,21 @@ class RebalancePlanner:
 
 
 def _nothing_to_mend(request: pb.PlanRebalanceRequest) -> str:
-    which = "constraint" if request.include_soft else "hard constraint"
-    return f"no pod that was looked at has a {which}: there is nothing to mend"
+    if request.include_soft:
+        return "no pod that was looked at has a constraint: there is nothing to mend"
+    return (
+        "no pod that was looked at has a hard constraint: there is nothing to mend"
+        " (--include-soft, include_soft, looks at soft ones, too)"
+    )
+
+
+def _held_by_claims(pods: int) -> str:
+    have, them = ("pod has", "it") if pods == 1 else ("pods have", "them")
+    return (
+        f"{pods} {have} claims whose volumes are not in the state: these may hold {them} in a zone"
+        f" or on a node, so no eviction of {them} is planned (give PersistentVolumeClaims and"
+        " PersistentVolumes; --evict-pods-with-unknown-volumes plans all the same)"
+    )
 
 
 def _cheapest_first(
@@ -211,7 +226,8 @@ def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
     try:
         moves = solve(made.program(left=left), _seconds(run))
         if moves is None:
-            _refused(run, component, detail.REBALANCE_OUTCOME_IMPOSSIBLE, NO_PLAN)
+            reason = NO_PLAN + _claims_text(made)
+            _refused(run, component, detail.REBALANCE_OUTCOME_IMPOSSIBLE, reason)
             return
         if _over_limit(run, component, moves):
             return
@@ -238,6 +254,19 @@ def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
         _refused(run, component, detail.REBALANCE_OUTCOME_NOT_FOUND, reason)
         return
     _planned(run, component, sequence, proved=proved and len(sequence.steps) <= least)
+
+
+def _claims_text(made: RebalanceModel) -> str:
+    """Why a component's pods may be held by volumes; empty where none has a claim."""
+    unknown = sum(each.stays == CLAIMS_UNKNOWN for each in made.movable_pods)
+    known = sum(each.facts.claims and not each.stays for each in made.movable_pods)
+    if unknown:
+        have = "has" if unknown == 1 else "have"
+        return f"; {unknown} of its pods {have} claims whose volumes are not in the state"
+    if known:
+        have = "has" if known == 1 else "have"
+        return f"; {known} of its pods {have} claims: volumes may hold pods where they are"
+    return ""
 
 
 def _seconds(run: _RebalanceRun) -> float:

@@ -13,13 +13,13 @@ from topospread.kube.objects import (
     DEFAULT_NAMESPACE,
     DO_NOT_SCHEDULE,
     HONOR,
-    HOSTNAME_LABEL,
     IGNORE,
     SCHEDULE_ANYWAY,
     Node,
 )
 from topospread.kube.violations import forbidden, invalid, not_supported, required
 from topospread.service.decisions.request import PodRef
+from topospread.service.explaining.copied_nodes import labels_of_new
 from topospread.service.fit.question import Fit
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import scenario_pb2 as detail
@@ -140,7 +140,23 @@ def _pods(asked: Iterable[detail.PodsToPlace], wrong: Problems) -> list[GivenPod
         if given.HasField("replicas") and given.pod.HasField("ref"):
             text = "a pod of the state is only one"
             wrong.add(invalid(f"{path}.replicas", given.replicas, text))
+        _check_workload(given, path, wrong)
     return pods
+
+
+def _check_workload(given: detail.PodsToPlace, path: str, wrong: Problems) -> None:
+    if given.completions < 0:
+        wrong.add(invalid(f"{path}.completions", given.completions, "must not be negative"))
+    if not given.HasField("workload"):
+        if given.HasField("completions"):
+            wrong.add(required(f"{path}.workload", "completions are of a Job in the state"))
+        return
+    for field in ("kind", "name"):
+        if not getattr(given.workload, field):
+            wrong.add(required(f"{path}.workload.{field}", ""))
+    if given.pod.HasField("ref"):
+        text = "may not be set for a pod of the state"
+        wrong.add(forbidden(f"{path}.workload", text))
 
 
 def _given(source: common_pb2.PodSource, path: str) -> GivenPod:
@@ -264,8 +280,8 @@ class NodeGroup:
 def expand_group(group: NodeGroup, count: int, is_taken: Callable[[str], bool]) -> list[Node]:
     """The first nodes of a group.
 
-    Each has a name of its own and that as its hostname label, whatever the template's: two nodes
-    never share a host.
+    Each has a name of its own, and that as its hostname label, whatever the template's, and in
+    each other label that holds the template's name: two nodes never share a host.
     """
     begin = group.template.name or group.name or UNNAMED
     found: list[Node] = []
@@ -277,8 +293,8 @@ def expand_group(group: NodeGroup, count: int, is_taken: Callable[[str], bool]) 
         if is_taken(name):
             continue
         varied = group.variants[len(found) % len(group.variants)] if group.variants else {}
-        labels = {**group.template.labels, **varied, HOSTNAME_LABEL: name}
-        found.append(replace(group.template, name=name, labels=labels))
+        like = replace(group.template, labels={**group.template.labels, **varied})
+        found.append(replace(like, name=name, labels=labels_of_new(like, name)))
     return found
 
 

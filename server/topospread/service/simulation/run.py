@@ -78,6 +78,7 @@ class PodBatch:
         of_crowd: the request did not name this pod: if it is refused, it is reported together with
             all of its namespace that are refused for the same reason.
         numbered: the shape of each, where labels number the pods; `shape` is the first's then.
+        asked: position among the pods of the request; −1 for pods of drained nodes.
     """
 
     shape: PodShape
@@ -88,6 +89,7 @@ class PodBatch:
     recreated: bool = False
     of_crowd: bool = False
     numbered: Sequence[PodShape] = ()
+    asked: int = -1
 
     @property
     def shapes(self) -> Sequence[PodShape]:
@@ -350,14 +352,10 @@ class _PlacementRun:
         return cycle, chosen
 
 
-def spread_changes(simulation: SimulationResult, evicted: int) -> list[detail.SpreadChange]:
+def spread_changes(simulation: SimulationResult) -> list[detail.SpreadChange]:
     """The changes of skew for the constraints of a simulation's pods, hard ones first.
 
     Each constraint once, for the first pods that have it; at most SHOWN.
-
-    Args:
-        simulation: what was placed.
-        evicted: so many of its batches, the first, are not of the request.
     """
     first: dict[Constraint, tuple[int, int]] = {}
     for number, batch in enumerate(simulation.batches):
@@ -368,9 +366,9 @@ def spread_changes(simulation: SimulationResult, evicted: int) -> list[detail.Sp
     found: list[detail.SpreadChange] = []
     for constraint, (number, position) in [*first.items()][:SHOWN]:
         change = _change(constraint, simulation)
-        if number >= evicted:
-            change.pods_index = number - evicted
         batch = simulation.batches[number]
+        if batch.asked >= 0:
+            change.pods_index = batch.asked
         if batch.names:
             change.pod.CopyFrom(batch.reference(batch.names[position]))
         found.append(change)

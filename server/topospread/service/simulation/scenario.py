@@ -28,6 +28,15 @@ from topospread.service.simulation.request import (
     unused_changes,
 )
 from topospread.service.simulation.run import PodBatch
+from topospread.service.simulation.workloads import (
+    POD,
+    elsewhere,
+    first_number,
+    keys_of,
+    names_of,
+    planned,
+    pods_of,
+)
 from topospread.service.state.consistent_read import ConsistentRead
 from topospread.store.api import get_one
 from topospread.store.model import Key, Kind
@@ -43,7 +52,13 @@ if TYPE_CHECKING:
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.request import DecisionRequest
     from topospread.service.simulation.request import GivenPod, SimulationQuestion
+    from topospread.service.simulation.workloads import (
+        WorkloadName,
+        WorkloadPlan,
+        WorkloadPods,
+    )
     from topospread.store.api import Reader
+    from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 UNNAMED: Final = "pod"
 
@@ -53,6 +68,8 @@ ADD_NODE_GROUPS: Final = f"{CHANGES}.addNodeGroups"
 
 MOST_JUDGED: Final = 60_000
 """Pods times constraints of each: some seconds of work on thousands of nodes."""
+
+FEWER: Final = "ask for fewer pods, or in several calls"
 
 MOST_GROUPS: Final = 64
 """Node groups of which the fewest nodes are looked for."""
@@ -67,7 +84,9 @@ class Scenario:
         version: of Kubernetes, by whose rules pods are judged.
         batches: those that are placed anew first, each a pod; then those that were asked about.
         changes: without nodes that join.
+        beside: the same, but pods that rollouts take away are there.
         evicted: how many batches are pods that are placed anew.
+        workloads: what is placed of those that are in the state already.
     """
 
     question: SimulationQuestion
@@ -76,8 +95,10 @@ class Scenario:
     version: KubernetesVersion
     batches: Sequence[PodBatch]
     changes: Overlay
+    beside: Overlay
     warnings: list[str] = field(default_factory=list)
     evicted: int = 0
+    workloads: Sequence[WorkloadPlan] = ()
 
 
 class ScenarioBuilder:
@@ -115,7 +136,7 @@ class ScenarioBuilder:
         added = self._added(question, wrong)
         version = self._version(decision)
         batches = self._batches(question, version, wrong)
-        wrong += _too_many_judged("pods", batches, "ask for fewer pods, or in several calls")
+        wrong += _too_many_judged("pods", batches, FEWER)
         if wrong:
             # The nodes can be looked at all the same; what is on them need not be read.
             _, view = self._engine.replicas.resolve(
@@ -123,12 +144,25 @@ class ScenarioBuilder:
             )
             self._check_nodes(question, view, added, wrong)
             raise InvalidRequest.of(wrong)
-        replica, view, evicted = self._state(question, decision, version)
+        workloads = names_of(question)
+        replica, view, evicted, found = self._state(question, decision, version, workloads)
         self._check_nodes(question, view, added, wrong)
-        batches = [*evicted, *batches]
+        plans = [
+            planned(of, question.message.pods[at], given)
+            for at, of in sorted(found.items())
+            if isinstance(given := question.pods[at].pod, bytes)
+        ]
+        missing = ((name, at) for name, at in workloads.items() if at not in found)
+        wrong += elsewhere(self._engine, view.snapshot, question, missing)
+        self._check_plans(batches, plans)
+        replaced = {_name_of_pod(pod) for plan in plans for pod in plan.replaced}
+        evicted = [each for each in evicted if (each.namespace, each.names[0]) not in replaced]
+        batches = [*evicted, *self._with_plans(question, version, batches, plans)]
         if evicted:
-            path = f"{CHANGES}.drainNodes"
-            wrong += _too_many_judged(path, batches, "drain fewer nodes, or ask for fewer pods")
+            path, advice = f"{CHANGES}.drainNodes", "drain fewer nodes, or ask for fewer pods"
+        else:
+            path, advice = "pods", FEWER
+        wrong += _too_many_judged(path, batches, advice)
         warnings = self._check_templates(question, view, batches, wrong)
         if wrong:
             raise InvalidRequest.of(wrong)
@@ -139,14 +173,26 @@ class ScenarioBuilder:
         emptied: list[str] = []
         for each in question.changes.drain_nodes:
             (emptied if each.mode == detail.DRAIN_MODE_TAINTED else gone).append(each.node)
-        changes = Overlay(
-            gone=gone,
-            emptied=emptied,
-            moves=[*added.values(), *removed],
-        )
-        warnings += _idle_constraints(batches[len(evicted) :], view)
+        beside = Overlay(gone=gone, emptied=emptied, moves=[*added.values(), *removed])
+        replaced_rows = [
+            PodDelta(plan.pods.name.namespace, decode_pod(payload), -1)
+            for plan in plans
+            if plan.changed
+            for payload in plan.pods.payloads
+        ]
+        changes = replace(beside, moves=[*beside.moves, *replaced_rows])
+        warnings += dict.fromkeys(_idle_constraints(batches[len(evicted) :], view))
         return Scenario(
-            question, replica, view, version, batches, changes, warnings, evicted=len(evicted)
+            question,
+            replica,
+            view,
+            version,
+            batches,
+            changes,
+            beside,
+            warnings,
+            evicted=len(evicted),
+            workloads=plans,
         )
 
     # ------------------------------ parts
@@ -188,23 +234,31 @@ class ScenarioBuilder:
         return view.snapshot.version
 
     def _state(
-        self, question: SimulationQuestion, decision: DecisionRequest, version: KubernetesVersion
-    ) -> tuple[Replica, View, list[PodBatch]]:
-        """The state, and the pods of it that are to be placed anew."""
-        if not question.reschedules:
+        self,
+        question: SimulationQuestion,
+        decision: DecisionRequest,
+        version: KubernetesVersion,
+        workloads: Mapping[WorkloadName, int],
+    ) -> tuple[Replica, View, list[PodBatch], Mapping[int, WorkloadPods]]:
+        """The state, the pods of it that are to be placed anew, and those of workloads."""
+        if not question.reschedules and not workloads:
             resolve = self._engine.replicas.resolve
-            return *resolve(decision.cluster, decision.consistency, decision.deadline), []
+            return *resolve(decision.cluster, decision.consistency, decision.deadline), [], {}
         replicas = self._engine.replicas
         read = ConsistentRead.newest(
             self._store, replicas, decision.cluster, decision.consistency, decision.deadline
         )
-        drained = {each.node for each in question.changes.drain_nodes}
+        drained = frozenset(each.node for each in question.changes.drain_nodes)
         removed = {(each.namespace, each.name) for each in question.removed}
         batches: list[PodBatch] = []
         while True:
-            keys = [Key(Kind.POD, *each) for each in read.pods.on(drained)]
-            if read.read(keys):
+            of_workloads = keys_of(self._engine, workloads, read)
+            on = read.pods.on(drained) if question.reschedules else ()
+            keys = [Key(Kind.POD, *each) for each in on]
+            if read.read([*keys, *of_workloads]):
                 break
+        gone = frozenset[str]() if question.reschedules else drained
+        found = pods_of(workloads, of_workloads, read, gone, removed)
         for pod in read.objects(keys):
             encoded = recreated_pod(pod, drained)
             checkpoint()
@@ -225,7 +279,71 @@ class ScenarioBuilder:
         if len(batches) > most:
             text = f"at most {most} pods are placed anew: drain fewer nodes"
             raise InvalidRequest.of([invalid(f"{CHANGES}.drainNodes", len(batches), text)])
-        return read.replica, read.view, batches
+        return read.replica, read.view, batches, found
+
+    def _check_plans(self, batches: Iterable[PodBatch], plans: Sequence[WorkloadPlan]) -> None:
+        """Refuse more pods than a call may place, or take away, before any of them is read."""
+        most = self._engine.limits.simulated_pods
+        planned_pods = {plan.pods.asked: len(plan.waiting) + len(plan.numbers) for plan in plans}
+        pods = sum(planned_pods.get(each.asked, len(each.names)) for each in batches)
+        replaced = sum(len(plan.replaced) for plan in plans)
+        for number, text in ((pods, "are placed"), (replaced, "are replaced")):
+            if number > most:
+                violation = invalid("pods", number, f"at most {most} pods {text}")
+                raise InvalidRequest.of([violation])
+
+    def _with_plans(
+        self,
+        question: SimulationQuestion,
+        version: KubernetesVersion,
+        batches: Sequence[PodBatch],
+        plans: Iterable[WorkloadPlan],
+    ) -> list[PodBatch]:
+        """The batches, with what is to be placed of workloads in place of all their replicas."""
+        by_position = {plan.pods.asked: plan for plan in plans}
+        named = {each.pod for each in question.pods if isinstance(each.pod, PodRef)}
+        taken = {(each.namespace, each.name) for each in named}
+        found: list[PodBatch] = []
+        for batch in batches:
+            plan = by_position.get(batch.asked)
+            if plan is None:
+                found.append(batch)
+                continue
+            found += self._planned(question, version, batch, plan, taken)
+        return found
+
+    def _planned(
+        self,
+        question: SimulationQuestion,
+        version: KubernetesVersion,
+        batch: PodBatch,
+        plan: WorkloadPlan,
+        taken: set[tuple[str, str]],
+    ) -> Iterator[PodBatch]:
+        given = question.pods[batch.asked]
+        # Pods of the state are taken as they are.
+        lenient = replace(question, decision=question.decision._replace(validate=False))
+        for pod in plan.waiting:
+            checkpoint()
+            name = pod.metadata.namespace, pod.metadata.name
+            if name in taken:
+                continue
+            taken.add(name)
+            encoded = pod.SerializeToString()
+            of_state = given._replace(pod=encoded)
+            made = self._batch(lenient, version, of_state, None, encoded, set())
+            yield replace(made, asked=batch.asked, of_crowd=True)
+        is_pod = plan.pods.name.kind == POD
+        own = plan.pods.name.namespace, plan.pods.name.name
+        if not plan.numbers or (is_pod and own in taken):
+            return
+        encoded = plan.template.SerializeToString()
+        replicas = None if is_pod else len(plan.numbers)
+        of_template = given._replace(pod=encoded)
+        made = self._batch(question, version, of_template, replicas, encoded, set(), plan.numbers)
+        if is_pod:
+            taken.add(own)
+        yield replace(made, asked=batch.asked)
 
     def _batches(
         self,
@@ -235,8 +353,9 @@ class ScenarioBuilder:
     ) -> list[PodBatch]:
         batches: list[PodBatch] = []
         used: set[int] = set()
-        for given, asked in zip(question.pods, question.message.pods, strict=True):
+        for position, asked in enumerate(question.message.pods):
             checkpoint()
+            given = question.pods[position]
             encoded = self._encoded(question, given, wrong)
             if encoded is None:
                 continue
@@ -246,7 +365,7 @@ class ScenarioBuilder:
             except InvalidRequest as refused:
                 wrong += _in_pod(refused, given)
                 continue
-            batches.append(batch)
+            batches.append(replace(batch, asked=position))
         if len(batches) == len(question.pods):
             wrong += unused_changes(question.changes.constraint_changes, used)
         return batches
@@ -259,6 +378,7 @@ class ScenarioBuilder:
         replicas: int | None,
         encoded: bytes,
         used: set[int],
+        numbers: Sequence[int] | None = None,
     ) -> PodBatch:
         shaped = self._engine.intern(framed(encoded))
         demand, _ = self._demands.of(encoded)
@@ -267,12 +387,24 @@ class ScenarioBuilder:
             pod = changed_constraints(shape.pod, question.changes.constraint_changes, used)
             check_size(pod, self._engine.limits)
             shape = PodShape(pod)
-        names = _names(given, replicas, shaped)
+        if numbers is None:
+            first = first_number(shape.pod.labels) or 0
+            numbers = range(first, first + (1 if replicas is None else replicas))
+        alone = replicas is None and bool(shaped.name)
+        names = [shaped.name] if alone else _names(given, numbers, shaped)
         uid = shaped.uid if names == [shaped.name] else ""
         rules = self._engine.rules_of(ShapedPod(shape, "", uid), question.decision, version)
-        numbered = () if shaped.name or len(names) < 2 else _numbered(shape, len(names))
+        numbered = () if shaped.name else _numbered(shape, numbers)
         recreated = isinstance(given.pod, PodRef) and given.pod in question.removed
-        return PodBatch(shape, rules, demand, names, uid, recreated=recreated, numbered=numbered)
+        return PodBatch(
+            numbered[0] if numbered else shape,
+            rules,
+            demand,
+            names,
+            uid,
+            recreated=recreated,
+            numbered=numbered[1:] and numbered,
+        )
 
     def _encoded(
         self, question: SimulationQuestion, given: GivenPod, wrong: list[FieldViolation]
@@ -415,11 +547,11 @@ def _too_many_judged(
 
 def _idle_constraints(batches: Sequence[PodBatch], view: View) -> Iterator[str]:
     """The constraints that cannot do what their author meant."""
-    for number, batch in enumerate(batches):
+    for batch in batches:
         effective = batch.shape.effective_constraints(batch.rules, view.snapshot)
         for constraint in all_constraints(effective.constraints):
             where = (
-                f"pods[{number}]: the {constraint.when_unsatisfiable} constraint on "
+                f"pods[{batch.asked}]: the {constraint.when_unsatisfiable} constraint on "
                 f"{constraint.topology_key}"
             )
             if constraint.counts_nothing:
@@ -432,30 +564,29 @@ def _name_of(key: Key) -> tuple[str, str]:
     return key.namespace, key.name
 
 
-def _names(given: GivenPod, replicas: int | None, pod: ShapedPod) -> list[str]:
-    """The names of the pods; a StatefulSet's are numbered as its labels say."""
+def _name_of_pod(pod: kubernetes_pb2.Pod) -> tuple[str, str]:
+    return pod.metadata.namespace, pod.metadata.name
+
+
+def _names(given: GivenPod, numbers: Iterable[int], pod: ShapedPod) -> list[str]:
+    """The names of pods by their numbers."""
     begin = f"{pod.name}-" if pod.name else given.generate_name or f"{UNNAMED}-"
-    if replicas is None and pod.name:
-        return [pod.name]
-    labels = pod.shape.pod.labels
-    numbers = [_NUMBERED.match(labels[label]) for label in ORDINAL_LABELS & labels.keys()]
-    first = max([int(found[2]) for found in numbers if found and found[1] == begin], default=0)
-    return [f"{begin}{first + number}" for number in range(1 if replicas is None else replicas)]
+    return [f"{begin}{number}" for number in numbers]
 
 
-def _numbered(first: PodShape, count: int) -> Sequence[PodShape]:
-    """The shapes of a workload's pods, where labels number them; none where no label does."""
+def _numbered(first: PodShape, numbers: Sequence[int]) -> Sequence[PodShape]:
+    """The shapes of a workload's pods by their numbers, where labels have these; else none."""
     labels = first.pod.labels
-    numbers = {label: _NUMBERED.match(labels[label]) for label in ORDINAL_LABELS & labels.keys()}
-    if not any(numbers.values()):
+    found = {label: _NUMBERED.match(labels[label]) for label in ORDINAL_LABELS & labels.keys()}
+    begins = {label: match[1] for label, match in found.items() if match}
+    if not begins:
         return ()
-    shapes = [first]
-    for more in range(1, count):
+    shapes = []
+    for number in numbers:
         checkpoint()
-        own = {
-            label: f"{found[1]}{int(found[2]) + more}" for label, found in numbers.items() if found
-        }
-        shapes.append(PodShape(replace(first.pod, labels={**labels, **own})))
+        own = {label: f"{begin}{number}" for label, begin in begins.items()}
+        same = all(labels[label] == text for label, text in own.items())
+        shapes.append(first if same else PodShape(replace(first.pod, labels={**labels, **own})))
     return shapes
 
 

@@ -9,14 +9,23 @@ import numpy as np
 
 from topospread.checkpoints import checkpoint
 from topospread.index.snapshot import PODS
+from topospread.kube.label_syntax import label_text
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.explaining.explain import explain_at
+from topospread.service.explaining.new_nodes import (
+    added_node,
+    larger_text,
+    scarce_resources,
+    template_of,
+)
 from topospread.service.fit.profile import suited
 from topospread.service.fit.question import Fit, FitQuestion
 from topospread.service.messages import meta_of, verdict_message
 from topospread.service.simulation.request import NodeGroup, checked, expand_groups
 from topospread.service.simulation.run import PlacementOptions, place_batches, spread_changes
+from topospread.spread.settings import PREEMPTION, gaps_text
 from topospread.spread.verdicts import Code
+from topospread.wording import counted
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import planner_service_pb2 as pb
 from topospread_proto.v1 import scenario_pb2 as detail
@@ -25,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from topospread.index.snapshot import Snapshot
-    from topospread.kube.objects import Node
     from topospread.kube.violations import Problems
     from topospread.service.decisions.cycle import Cycle
     from topospread.service.decisions.request import DecisionRequest
@@ -286,15 +294,20 @@ def simulate(
     if smallest is not None:
         counts = [*smallest.counts]
     found = with_nodes(scenario, counts)
+    waits = _waiting_rollouts(scenario, counts, found)
     explained = [_pending(pending, scenario) for pending in found.pending]
     advice = "" if question.groups or not found.pending else _more_nodes(scenario, found.pending[0])
+    # Preemption, if anything, lets pods in: it makes no advice less sure.
+    gaps = (each for each in found.not_modelled if not each.startswith(PREEMPTION))
+    if advice and (unseen := gaps_text(gaps)):
+        advice += f" ({unseen})"
     return pb.SimulateResponse(
         meta=meta_of(scenario.view, scenario.replica, scenario.version),
         placed_pod_count=len(found.placements),
         pending_pod_count=found.waiting,
         placements=_placements(found, question),
         pending_pods=explained,
-        spread_changes=spread_changes(found, scenario.evicted),
+        spread_changes=spread_changes(found),
         not_modelled=found.not_modelled,
         warnings=scenario.warnings,
         joined=[
@@ -307,7 +320,25 @@ def simulate(
         fewest_nodes=None if smallest is None else _fewest(smallest),
         advice=[advice] if advice else (),
         rescheduled_pod_count=scenario.evicted,
+        workloads=[each.message(waits=each.pods.asked in waits) for each in scenario.workloads],
     )
+
+
+def _waiting_rollouts(
+    scenario: Scenario, counts: Sequence[int], end: SimulationResult
+) -> frozenset[int]:
+    """Positions of rollouts that end well, whose first pod finds no node beside those that run."""
+    rolling = {plan.pods.asked for plan in scenario.workloads if plan.begins_beside}
+    rolling -= {end.batches[batch].asked for each in end.pending for batch, _ in each.pods}
+    firsts: dict[int, PodBatch] = {}
+    for each in scenario.batches:
+        if each.asked in rolling:
+            firsts.setdefault(each.asked, replace(each, names=each.names[:1], numbered=()))
+    if not firsts:
+        return frozenset()
+    batches = [*firsts.values()]
+    found = with_nodes(replace(scenario, batches=batches, changes=scenario.beside), counts)
+    return frozenset(batches[batch].asked for each in found.pending for batch, _ in each.pods)
 
 
 def _placements(
@@ -354,25 +385,33 @@ def _more_nodes(scenario: Scenario, pending: PendingPods) -> str:
     pods, cycle = sum(len(batch.names) for batch in scenario.batches), pending.cycle
     if cycle is None or cycle.pre_filter_status.code is Code.ERROR or pods > HELPING:
         return ""
-    like = _template(cycle)
-    if like is None:
-        return ""
-    group = NodeGroup("", like, MOST_LIKE)
-    question = replace(scenario.question, groups=[group])
-    found = minimum_nodes(replace(scenario, question=question), HELPING)
-    if not found.all_fit:
-        return ""
-    (count,) = found.counts
-    text = (
-        f"{count} more node{'' if count == 1 else 's'} like {like.name}: all {pods} pods fit then"
-    )
-    return text if found.proved else f"{text}; fewer may do"
+    for like, group, where in _groups(cycle, scenario):
+        question = replace(scenario.question, groups=[group])
+        found = minimum_nodes(replace(scenario, question=question), HELPING)
+        if found.all_fit:
+            (count,) = found.counts
+            fit = "the pod fits" if pods == 1 else f"all {pods} pods fit"
+            text = f"{counted(count, 'more node')} like {like}{where}: {fit} then"
+            return text if found.proved else f"{text}; fewer may do"
+    return ""
 
 
-def _template(cycle: Cycle) -> Node | None:
-    """The first node by name that the pods could go to, were it empty."""
-    snapshot = cycle.view.snapshot
-    fitting = suited(cycle.asked, Fit.NODE).nodes
-    order = snapshot.nodes.order
-    slots = order[fitting[order]]
-    return snapshot.nodes.node(int(slots[0])) if slots.size else None
+def _groups(cycle: Cycle, scenario: Scenario) -> Iterator[tuple[str, NodeGroup, str]]:
+    """Groups to try: what their nodes are like, and where: in the open domain, then in all."""
+    context = EvaluationContext.of(cycle, scenario.question.fit)
+    added = added_node(context)
+    if added is None:
+        like = template_of(context)
+        if like is not None:
+            yield like.name, NodeGroup("", like, MOST_LIKE), ""
+        return
+    scarce = scarce_resources(context)
+    larger = f", with {larger_text(scarce)}" if scarce else ""
+    where = f" in {added.where}" if added.keys else ""
+    yield added.like, NodeGroup("", added.node, MOST_LIKE), where + larger
+    in_turn = added.in_turn(cycle.view.snapshot)
+    if len(in_turn) > 1:
+        key, template = added.keys[0], replace(added.node, labels={})
+        values = ", ".join(label_text(each.labels[key]) for each in in_turn)
+        group = NodeGroup("", template, MOST_LIKE, [each.labels for each in in_turn])
+        yield added.like, group, f" in {label_text(key)}={values} in turn{larger}"

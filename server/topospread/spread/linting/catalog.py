@@ -54,9 +54,19 @@ class LintRule:
         """The code that people read and write, for example SelfMismatch."""
         return self.name.title().replace("_", "")
 
-    def found(self, constraint: int, text: str, severity: Severity | None = None) -> LintFinding:
-        """A finding, as grave as the rule says unless told otherwise."""
-        return LintFinding(self, severity or self.severity, constraint, text)
+    def found(
+        self,
+        constraint: int,
+        text: str,
+        severity: Severity | None = None,
+        *,
+        field: str = "",
+        mend: str = "",
+    ) -> LintFinding:
+        """A finding, as grave as the rule says and with its mend unless told otherwise."""
+        return LintFinding(
+            self, severity or self.severity, constraint, text, field, mend or self.mend
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +77,16 @@ class LintFinding:
         severity: as found here; knowledge of a cluster may make it graver.
         constraint: index in the pod's list; −1 for the workload as a whole.
         text: what is wrong, with the object's own numbers.
+        field: path in the object of what it is about; empty for the constraint or the workload.
+        mend: what to do about it here.
     """
 
     rule: LintRule
     severity: Severity
     constraint: int
     text: str
+    field: str
+    mend: str
 
     @property
     def code(self) -> str:

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import checkpoint
-from topospread.kube.validation import validate_constraints, validate_pod
+from topospread.kube.objects import SpreadConstraint
+from topospread.kube.validation import CONSTRAINTS_FIELD, validate_constraints, validate_pod
 from topospread.kube.violations import violation_text
 from topospread.spread.linting.catalog import LintFinding, Severity, declared_rules, rule
-from topospread.spread.linting.rollouts import repelling_findings, rollout_findings
-from topospread.spread.linting.rules import CONSTRAINT_RULES, MIN_DOMAINS_OUT_OF_REACH
+from topospread.spread.linting.fields import (
+    INVALID_FIELD,
+    first_part,
+    impossible_key,
+    index_in,
+    optional_field,
+    unread_findings,
+)
+from topospread.spread.linting.repulsions import repelling_findings
+from topospread.spread.linting.rollouts import ROLLOUT_DEADLOCK, rollout_findings
+from topospread.spread.linting.rules import (
+    CONSTRAINT_RULES,
+    FIELD_RULES,
+    MIN_DOMAINS_OUT_OF_REACH,
+)
 from topospread.spread.linting.workloads import linted_constraints
 from topospread.spread.settings import SYSTEM_DEFAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from topospread.errors import FieldViolation
-    from topospread.kube.objects import SpreadConstraint
     from topospread.kube.versions import KubernetesVersion
+    from topospread.spread.linting.capacities import ReplicaCapacity
     from topospread.spread.linting.catalog import LintRule
     from topospread.spread.linting.workloads import DomainNumbers, LintedConstraint, LintedWorkload
 
@@ -28,7 +43,7 @@ UNKNOWN_FIELD: Final = rule(
     "UNKNOWN_FIELD",
     Severity.ERROR,
     "Kubernetes has no such field: the API server drops it, or refuses the manifest",
-    "Spell the field as Kubernetes does.",
+    "Spell it as Kubernetes does, or put it where it belongs.",
 )
 INVALID_CONSTRAINT: Final = rule(
     "INVALID_CONSTRAINT",
@@ -95,7 +110,11 @@ _SCALED: Final = frozenset(
 _SELECTED_BY_OWNER: Final = _SCALED - {"CloneSet"}
 """Those whose pods an owner selects once they are there."""
 
-_AT: Final = re.compile(r"^spec\.topologySpreadConstraints\[(\d+)\]\.?")
+_EMPTY: Final = (
+    "expected object with maxSkew, topologyKey, whenUnsatisfiable and labelSelector, got nothing"
+)
+_SEPARATORS: Final = re.compile(r"[\[\].{}, ]+")
+_IS_LIST: Final = re.compile(r"(^|\.)topologySpreadConstraints$")
 _SOFT_MIN_DOMAINS: Final = "can only use minDomains"
 
 
@@ -108,12 +127,14 @@ class Knowledge:
         findings: what an explanation of the workload's pod says.
         defaults: the profile's, for pods that have no constraints; None where they are not known.
         version: one of the known ones; None where the cluster's is not known.
+        capacities: by topology key, of what keeps its pods apart; host ports under "".
     """
 
     numbers: Mapping[int, DomainNumbers] = field(default_factory=dict)
     findings: Sequence[LintFinding] = ()
     defaults: Sequence[SpreadConstraint] | None = None
     version: KubernetesVersion | None = None
+    capacities: Mapping[str, ReplicaCapacity] = field(default_factory=dict)
 
 
 NOTHING_KNOWN: Final = Knowledge()
@@ -132,32 +153,102 @@ def lint(workload: LintedWorkload, known: Knowledge = NOTHING_KNOWN) -> list[Lin
 
 
 def _all(workload: LintedWorkload, known: Knowledge) -> Iterator[LintFinding]:
+    yield from unread_findings(workload)
     for each in workload.unknown_fields:
-        text = f"Kubernetes has no field {_AT.sub('', each.field)}"
-        text += f": {each.description}" if each.description else ""
-        yield UNKNOWN_FIELD.found(_index(each), text)
-    broken: set[int] = set()
+        index, name = index_in(workload, each.field)
+        at = f"{workload.constraints_path}[{index}]."
+        text = f"Kubernetes has no field {name}"
+        text += f": {each.description.replace(at, '')}" if each.description else ""
+        yield UNKNOWN_FIELD.found(index, text, field=each.field)
+    broken: dict[int, set[str]] = {}
+    for index, name in workload.variable:
+        broken.setdefault(index, set()).add(name)
+    for each in workload.malformed:
+        index, name = index_in(workload, each.field)
+        broken.setdefault(index, set()).add(first_part(name) if index >= 0 else name)
+        in_list = each.field.startswith(workload.constraints_path)
+        shown = name if workload.has_template else name.removeprefix(f"{workload.path}.")
+        text = f"{shown}: {each.description}" if shown else each.description
+        kind = INVALID_CONSTRAINT if in_list else INVALID_FIELD
+        yield kind.found(index, text, field=each.field)
+    if not workload.is_readable:
+        return
+    for index, constraint in enumerate(workload.pod.constraints):
+        if _is_empty(constraint) and not broken.get(index):
+            broken[index] = {""}
+            field = f"{workload.constraints_path}[{index}]"
+            yield INVALID_CONSTRAINT.found(index, _EMPTY, field=field)
     for violation in _violations(workload):
-        broken.add(_index(violation))
-        yield INVALID_CONSTRAINT.found(_index(violation), _text(violation))
-    constraints = linted_constraints(workload, broken, known.numbers, known.version)
+        index, name = index_in(workload, violation.field)
+        wrong = broken.get(index, set())
+        if "" in wrong or wrong & {*_SEPARATORS.split(name)}:
+            continue
+        severity, text = None, violation_text(replace(violation, field=name))
+        if optional_field(workload, violation):
+            severity = Severity.INFO
+            text = f"no {name}: unless one is added, the API server refuses the constraint"
+        broken.setdefault(index, set()).add(first_part(name))
+        yield INVALID_CONSTRAINT.found(index, text, severity, field=violation.field)
+    yield from _of_constraints(workload, broken, known)
+
+
+def _is_empty(constraint: SpreadConstraint) -> bool:
+    return constraint == SpreadConstraint(0, "", "")
+
+
+def _of_constraints(
+    workload: LintedWorkload, broken: Mapping[int, AbstractSet[str]], known: Knowledge
+) -> Iterator[LintFinding]:
+    """What rules say of constraints; of those with a wrong field, what the others allow."""
+    unreadable = {index for index, wrong in broken.items() if "" in wrong}
+    found = linted_constraints(workload, unreadable, known.numbers, known.version)
+    without_key = {each.index for each in found if [*impossible_key(each)]}
+    labels_wrong = any(".metadata" in f".{each.field}" for each in workload.malformed)
+    constraints = [
+        each for each in found if each.index not in broken and each.index not in without_key
+    ]
+    if labels_wrong or not workload.has_template:
+        constraints = []
+    whole = {each.index for each in constraints}
+    for linted in found:
+        if linted.index in whole:
+            continue
+        wrong = broken.get(linted.index, set()) | ({"labelSelector"} if labels_wrong else set())
+        for findings_of, fields in FIELD_RULES:
+            if not fields & wrong:
+                yield from findings_of(linted)
+    if not workload.has_template:
+        return
     of_cluster = dict(_of_cluster(workload, known))
+    for index in without_key:
+        of_cluster.pop((KEY_ON_NO_NODE, index), None)  # no node can have it, which is said
     yield from of_cluster.values()
+    repelling = [*repelling_findings(workload, known.capacities)]
+    yield from repelling
+    is_stuck = any(each.severity is Severity.ERROR for each in repelling)
     for linted in constraints:
         checkpoint()
         for findings_of in (*CONSTRAINT_RULES, rollout_findings):
             for finding in findings_of(linted):
+                if is_stuck and finding.rule is ROLLOUT_DEADLOCK:
+                    continue  # it is the same wait
                 if (finding.rule, finding.constraint) not in of_cluster:
                     yield finding
-    yield from repelling_findings(workload, constraints)
-    yield from _of_defaults(workload, constraints, known)
+    misplaced = (*workload.unknown_fields, *workload.malformed)
+    if not any(_IS_LIST.search(each.field) for each in misplaced):
+        yield from _of_defaults(workload, constraints, known)
 
 
 def _violations(workload: LintedWorkload) -> Iterator[FieldViolation]:
+    """What the API server refuses, by paths in the object."""
     pod = workload.pod
     found_here = validate_pod(pod) if workload.is_pod else validate_constraints(pod.constraints)
     for each in found_here:
         if not each.description.startswith(_SOFT_MIN_DOMAINS):  # MinDomainsIgnored says more
+            below = each.field.removeprefix(CONSTRAINTS_FIELD)
+            if below != each.field:
+                below = below.replace("][", "].matchLabelKeys[")  # upstream's path lacks the name
+                each = replace(each, field=workload.constraints_path + below)
             yield each
 
 
@@ -169,7 +260,7 @@ def _of_cluster(
         if each.rule not in _CLUSTER_ALONE or of_defaults:
             continue
         unowned = each.rule is DEFAULTS_WITHOUT_SELECTOR
-        if unowned and workload.kind in _SELECTED_BY_OWNER:
+        if unowned and (workload.kind in _SELECTED_BY_OWNER or not workload.labels_known):
             continue
         yield (each.rule, each.constraint), each
 
@@ -180,7 +271,7 @@ def _of_defaults(
     if workload.kind not in _SCALED or not workload.may_be_many:
         return
     if not workload.pod.constraints:
-        if workload.replicas is not None and not workload.repelling_keys:
+        if workload.replicas is not None and not workload.repulsions:
             text = (
                 f"{workload.replicas} replicas and no topologySpreadConstraints: the scheduler's "
                 "defaults alone spread them"
@@ -201,12 +292,3 @@ def _of_defaults(
             f"{which}: {texts}"
         )
         yield DEFAULTS_REPLACED.found(-1, text)
-
-
-def _index(violation: FieldViolation) -> int:
-    at = _AT.match(violation.field)
-    return int(at[1]) if at else -1
-
-
-def _text(violation: FieldViolation) -> str:
-    return _AT.sub("", violation_text(violation))

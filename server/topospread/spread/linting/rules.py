@@ -6,10 +6,13 @@ import difflib
 from typing import TYPE_CHECKING, Final
 
 from topospread.kube.affinity import named_values
+from topospread.kube.label_syntax import label_key_errors
 from topospread.kube.objects import HONOR, HOSTNAME_LABEL, IGNORE, ZONE_LABEL
 from topospread.kube.selectors import Selector, selector_text
 from topospread.spread.linting.catalog import LintFinding, LintRule, Severity, rule
+from topospread.spread.linting.fields import impossible_key
 from topospread.spread.settings import RELEASES
+from topospread.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +33,7 @@ DEPRECATED: Final = {
 }
 """Keys that Kubernetes gave up, and what took their place."""
 
-_WELL_KNOWN: Final = (
+WELL_KNOWN: Final = (
     HOSTNAME_LABEL,
     ZONE_LABEL,
     REGION_LABEL,
@@ -68,20 +71,21 @@ MISSPELT_KEY: Final = rule(
 def _of_key(linted: LintedConstraint) -> Iterator[LintFinding]:
     """What is wrong with the key, as far as it is known without nodes."""
     key = linted.spec.topology_key
+    yield from impossible_key(linted)
     if successor := DEPRECATED.get(key):
         yield DEPRECATED_KEY.found(
             linted.index,
             f"{key} is deprecated, and newer nodes lack it: write {successor}",
         )
-    elif (meant := _meant(key)) and not (linted.numbers and linted.numbers.domains):
+    elif (meant := meant_key(key)) and not (linted.numbers and linted.numbers.domains):
         yield MISSPELT_KEY.found(linted.index, f"{key} is no well-known label: {meant} is")
 
 
-def _meant(key: str) -> str:
+def meant_key(key: str) -> str:
     """The well-known key that a key looks like; empty where it looks like none."""
-    if key in _WELL_KNOWN or not key:
+    if key in WELL_KNOWN or label_key_errors(key):
         return ""
-    alike = difflib.get_close_matches(key, _WELL_KNOWN, 1, _ALIKE)
+    alike = difflib.get_close_matches(key, WELL_KNOWN, 1, _ALIKE)
     return _OFTEN_WRITTEN.get(key.lower()) or (alike[0] if alike else "")
 
 
@@ -108,12 +112,32 @@ SELF_MISMATCH: Final = rule(
 )
 
 
+_ADDS_SELECTORS: Final = "additionalLabelSelectors"
+"""A field by which prometheus-operator makes the selector."""
+
+
 def _of_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
-    wrong = selector_finding(
-        linted.selector, matches_itself=linted.may_count_own_pods, version=linted.version
-    )
-    if wrong is not None:
-        yield wrong[0].found(linted.index, wrong[1])
+    workload, matches_itself = linted.workload, linted.may_count_own_pods
+    if not workload.has_template:
+        matches_itself = True  # of its pods no label is known
+    wrong = selector_finding(linted.selector, matches_itself=matches_itself, version=linted.version)
+    if wrong is None:
+        return
+    found, text = wrong
+    severity = None
+    if found is SELF_MISMATCH and not workload.labels_known:
+        severity = Severity.INFO
+        text = (
+            f"the template's labels do not match the labelSelector {selector_text(linted.selector)}"
+            f": unless the controller of the {workload.kind} adds others, it follows other pods, "
+            "and its own replicas are not spread"
+        )
+    elif not workload.has_template and found is NIL_SELECTOR:
+        if _ADDS_SELECTORS in workload.given[linted.index]:
+            return
+        severity = Severity.INFO
+        text = "no labelSelector: unless one is added, it matches no pod, and nothing is spread"
+    yield found.found(linted.index, text, severity)
 
 
 def selector_finding(
@@ -188,6 +212,14 @@ def _of_match_label_keys(linted: LintedConstraint) -> Iterator[LintFinding]:
     workload, added = linted.workload, linted.workload.added_labels
     for key in linted.spec.match_label_keys:
         if key in workload.pod.labels or key in added:
+            continue
+        if not workload.labels_known:
+            yield LABEL_KEY_MISSING.found(
+                linted.index,
+                f"matchLabelKeys: the template has no label {key}: unless the controller of the "
+                f"{workload.kind} adds it, that key does nothing",
+                Severity.INFO,
+            )
             continue
         instead = f"; its controller adds {added[0]}" if added else ""
         yield LABEL_KEY_MISSING.found(
@@ -347,7 +379,7 @@ def unusable_domains(domains: int, usable: int, max_skew: int) -> str:
     """The text where domains count that have no node which the pod can use."""
     unusable = domains - usable
     has, they = ("has", "it has") if unusable == 1 else ("have", "the emptiest of them has")
-    pods = f"{max_skew} pod{'s' * (max_skew != 1)}"
+    pods = counted(max_skew, "pod")
     return (
         f"{unusable} of {domains} domains that count {has} no node that the pod can use: the "
         f"others take at most {pods} more than {they}"
@@ -364,9 +396,10 @@ TOO_FEW_DOMAINS: Final = rule(
 
 def _of_places(linted: LintedConstraint) -> Iterator[LintFinding]:
     places, replicas = linted.places, linted.workload.replicas
-    if places is None or replicas is None or not linted.counts_own_pods:
+    if not linted.lacks_places or not linted.counts_own_pods:
         return
-    if linted.numbers is not None and replicas > places:
+    is_rolled_out = linted.workload.rollout is not None and linted.is_outgrown
+    if linted.numbers is not None and not is_rolled_out:
         yield TOO_FEW_DOMAINS.found(
             linted.index,
             f"{places} of {replicas} replicas find a place: {linted.numbers.usable} domains with "
@@ -404,3 +437,11 @@ CONSTRAINT_RULES: Final = (
     _of_places,
     _of_volumes,
 )
+
+FIELD_RULES: Final = (
+    (_of_key, frozenset({"topologyKey"})),
+    (_of_selector, frozenset({"labelSelector", "matchLabelKeys"})),
+    (_of_match_label_keys, frozenset({"matchLabelKeys"})),
+    (_of_min_domains, frozenset({"minDomains", "whenUnsatisfiable"})),
+)
+"""Those that hold also where another field of the constraint is wrong, each with its own fields."""

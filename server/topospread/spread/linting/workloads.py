@@ -20,6 +20,7 @@ from topospread.kube.selectors import (
     compile_selector,
     selector_text,
 )
+from topospread.kube.validation import CONSTRAINTS_FIELD
 from topospread.kube.workloads import TEMPLATE_HASH
 from topospread.spread.constraints import effective_selector
 from topospread.spread.settings import RELEASES, Rules
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from topospread.kube.affinity import CompiledRequirements
     from topospread.kube.objects import LabelSelector, Pod, SpreadConstraint
     from topospread.kube.versions import KubernetesVersion
+    from topospread.spread.linting.capacities import ReplicaCapacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,22 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
+class Repulsion:
+    """What keeps the pods of one template apart: at most one of them to a domain.
+
+    Attributes:
+        topology_key: of required anti-affinity; empty where it is host ports, whose domains are
+            the nodes.
+        ports: the host ports, as "443/TCP"; none where it is anti-affinity.
+        is_scoped: pods of another revision do not count.
+    """
+
+    topology_key: str
+    ports: tuple[str, ...] = ()
+    is_scoped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LintedWorkload:
     """A workload, or a pod that nothing controls.
 
@@ -93,8 +111,18 @@ class LintedWorkload:
         added_labels: keys of labels that its controller adds, known or not.
         rollout: None where no pod is added before the one that it replaces is gone.
         has_volume_claims: each replica has volumes of its own.
-        repelling_keys: topology keys of required anti-affinity between its own pods.
-        unknown_fields: those that Kubernetes does not have, by their paths in the pod.
+        repulsions: what keeps its own pods apart.
+        unknown_fields: those that Kubernetes does not have, by their paths in the object.
+        malformed: values that cannot be read, by their paths in the object; the pod lacks them.
+        path: of the pod template in the object; empty for a pod.
+        constraints_path: of the list of constraints in the object.
+        has_template: the constraints are those of a pod template; otherwise no more is known of
+            the pods than that they have them.
+        labels_known: what labels the pods have; otherwise a controller may add more.
+        is_readable: the pod could be read, but for `malformed`.
+        unread: why the constraints were not looked at; empty where they were.
+        given: the fields of each constraint, where something may add others.
+        variable: fields of constraints, by index and name, in whose place something else is put.
         ignored: codes, in small letters, that its annotation silences.
     """
 
@@ -105,8 +133,17 @@ class LintedWorkload:
     added_labels: tuple[str, ...] = ()
     rollout: Rollout | None = None
     has_volume_claims: bool = False
-    repelling_keys: tuple[str, ...] = ()
+    repulsions: tuple[Repulsion, ...] = ()
     unknown_fields: tuple[FieldViolation, ...] = ()
+    malformed: tuple[FieldViolation, ...] = ()
+    path: str = ""
+    constraints_path: str = CONSTRAINTS_FIELD
+    has_template: bool = True
+    labels_known: bool = True
+    is_readable: bool = True
+    unread: str = ""
+    given: tuple[frozenset[str], ...] = ()
+    variable: frozenset[tuple[int, str]] = frozenset()
     ignored: frozenset[str] = frozenset()
 
     @property
@@ -128,11 +165,13 @@ class DomainNumbers:
         domains: eligible ones: they have a node that counts.
         usable: those of them with such a node that the scheduler's other filters leave.
         lowest: the fewest matching pods that one of them has now.
+        capacity: for the workload's pods in these domains; None where it is not known.
     """
 
     domains: int
     usable: int
     lowest: int = 0
+    capacity: ReplicaCapacity | None = None
 
 
 _SHOWN: Final = 3
@@ -209,6 +248,22 @@ class LintedConstraint:
         if wanted > domains:
             return f"minDomains is {wanted}, and {domains} count"
         return ""
+
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether more of its replicas run than find a place anew, as a domain became unusable."""
+        numbers, replicas = self.numbers, self.workload.replicas
+        if numbers is None or replicas is None or not 0 < numbers.usable < numbers.domains:
+            return False
+        running = 0 if numbers.capacity is None else numbers.capacity.running
+        places = numbers.usable * self.spec.max_skew
+        return (numbers.lowest > 0 or running > places) and replicas > places
+
+    @property
+    def lacks_places(self) -> bool:
+        """Whether it has no place for all replicas, whatever runs now."""
+        places, replicas = self.places, self.workload.replicas
+        return places is not None and replicas is not None and replicas > places
 
     @property
     def places(self) -> int | None:

@@ -53,7 +53,7 @@ local META, OBJECT, NAMES, LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY, LEASE = unpa
 local OBJECTS = {unpack(KEYS, 2, 8)}
 local POD, RESERVATION, PROGRESS = '2', '7', '8'
 -- the rule of SCOPES in model.py
-local SCOPES = {['1'] = 'nodes/', ['16'] = 'namespaces/'}
+local SCOPES = {['1'] = 'nodes/', ['16'] = 'namespaces/', ['20'] = 'jobs/'}
 for kind = 9, 15 do SCOPES[string.format('%d', kind)] = 'volumes/' end
 for kind = 17, 19 do SCOPES[string.format('%d', kind)] = 'devices/' end
 local GRAINS, MAX_ENDED, MAX_LEASE = 64, 100, 3600000

@@ -1,39 +1,41 @@
-"""RankDeletions: the order in which the pods of a workload should go, and what that leaves."""
+"""The order in which the pods of a workload go, and what it leaves."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from topospread.checkpoints import CooperativeYield, checkpoint
-from topospread.codec.pods import node_from_proto, selector_of
-from topospread.codec.stored_pods import (
-    EncodedPod,
-    StoredPodReader,
-    deletion_candidate,
-    owner_key_of,
-    pod_of,
-)
-from topospread.errors import CorruptValue, FieldViolation
+from topospread.checkpoints import CooperativeYield
+from topospread.codec.pods import node_from_proto
+from topospread.codec.stored_pods import EncodedPod, StoredPodReader, pod_of
+from topospread.errors import CorruptValue
 from topospread.index.nodes import NodeTable
 from topospread.index.pod_classes import NO_CLASSES
-from topospread.kube.label_syntax import label_key_errors
-from topospread.kube.objects import DEFAULT_NAMESPACE
-from topospread.kube.selectors import EVERYTHING
-from topospread.kube.violations import (
-    DUPLICATE,
-    Problems,
-    duplicate,
-    invalid,
-    required,
-    unknown,
-)
+from topospread.kube.workloads import STATEFUL_SET
 from topospread.service.decisions.extension_points import all_constraints
 from topospread.service.decisions.request import NO_OVERRIDE
 from topospread.service.messages import constraint_message, meta_of
+from topospread.service.ranking.choosing import (
+    RankedPods,
+    SelectorMatches,
+    choose,
+    controllers,
+    owner_keys,
+)
+from topospread.service.ranking.deciders import (
+    decider_message,
+    deciders_of_class,
+    left_out_notes,
+)
+from topospread.service.ranking.request import (
+    SECOND,
+    STRATEGIES,
+    STRATEGY_NUMBERS,
+    RankQuestion,
+    checked,
+)
 from topospread.service.state.consistent_read import ConsistentRead
 from topospread.spread.constraints import Constraint, pod_constraints
 from topospread.spread.deletion import (
@@ -43,12 +45,15 @@ from topospread.spread.deletion import (
     Strategy,
     best,
     domain_counts,
+    job_order,
     rank,
+    ranking_of,
     skew_of,
+    stateful_set_order,
 )
-from topospread.spread.settings import NEWEST
 from topospread.spread.topology import Eligibility, GroupKey
 from topospread.store.model import Key, Kind
+from topospread.wording import counted
 from topospread_proto.v1 import common_pb2, deletion_order_pb2
 from topospread_proto.v1 import planner_service_pb2 as pb
 
@@ -56,13 +61,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from topospread.index.pod_classes import PodClass
+    from topospread.index.snapshot import Snapshot
     from topospread.kube.objects import Pod
-    from topospread.kube.selectors import Selector
     from topospread.kube.versions import KubernetesVersion
+    from topospread.kube.violations import Problems
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
     from topospread.replica.view import View
     from topospread.service.decisions.request import DecisionRequest, ProfileRegistry
+    from topospread.service.ranking.deciders import Decider
     from topospread.spread.deletion import DeletionCandidate
     from topospread.store.api import Reader
     from topospread_proto.kubernetes.v1 import kubernetes_pb2
@@ -71,54 +78,7 @@ if TYPE_CHECKING:
 MAX_DOMAINS: Final = 1000
 """Domains of one constraint that an answer lists."""
 
-MAX_CONSTRAINTS: Final = 64
-
-SECOND: Final = 1_000_000_000
-"""In nanoseconds."""
-
-YEAR_10000: Final = 253_402_300_800
-"""Seconds since 1970 where protobuf's timestamps end."""
-
-_NUMBERS: Final = {
-    each: deletion_order_pb2.RankStrategy.Value(f"RANK_STRATEGY_{each.name}") for each in Strategy
-}
-_STRATEGIES: Final = {number: each for each, number in _NUMBERS.items()} | {
-    deletion_order_pb2.RANK_STRATEGY_UNSPECIFIED: Strategy.EVEN
-}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Question:
-    """A checked request.
-
-    Attributes:
-        decision: the cluster, the freshness and the deadline.
-        selector: of the pods.
-    """
-
-    message: pb.RankDeletionsRequest
-    decision: DecisionRequest
-    selector: Selector
-    turn: CooperativeYield
-
-    @property
-    def namespace(self) -> str:
-        return self.message.namespace or DEFAULT_NAMESPACE
-
-
-@dataclass(slots=True, eq=False)
-class _WorkloadPods:
-    """The pods of the workload, how many of their families run where, and the cluster's version.
-
-    Where no cluster is read, it is the newest version.
-    """
-
-    pods: list[DeletionCandidate] = field(default_factory=list)
-    encoded: list[EncodedPod] = field(default_factory=list)
-    constraints: set[tuple[bytes, ...]] = field(default_factory=set)
-    related: Counter[tuple[str, str]] = field(default_factory=Counter)
-    left_out: int = 0
-    version: KubernetesVersion = NEWEST
+_NO_CONSTRAINTS: Final = "no constraints: pods that stack on a node go first, and no more"
 
 
 class DeletionRanker:
@@ -143,7 +103,7 @@ class DeletionRanker:
             Unavailable, DeadlineExceeded, RevisionUnavailable: see ConsistentRead.
         """
         turn = CooperativeYield(decision.deadline, "the pods were ranked")
-        question = _Question(request, decision, _checked(request, wrong), turn)
+        question = RankQuestion(request, decision, checked(request, wrong), turn)
         state, nodes, found = self._workload_pods(question)
         response = self._ranked(question, nodes, found)
         if state is not None:
@@ -152,17 +112,16 @@ class DeletionRanker:
         return response
 
     def _ranked(
-        self, question: _Question, nodes: NodeTable, found: _WorkloadPods
+        self, question: RankQuestion, nodes: NodeTable, found: RankedPods
     ) -> pb.RankDeletionsResponse:
         pods, request = found.pods, question.message
-        strategy = _STRATEGIES[request.strategy]
         response = pb.RankDeletionsResponse(
-            strategy=_NUMBERS[strategy],
+            strategy=STRATEGY_NUMBERS[STRATEGIES[request.strategy]],
             ranked_pod_count=len(pods),
             ending_pod_count=found.left_out,
         )
         if not pods:
-            response.notes.append(_nothing_matches(question))
+            response.notes.append(_nothing_matches(question, found.elsewhere))
             return response
         wanted, notes = self._wanted(question, found)
         spreads = [_spread(each, pods, nodes, frozenset(limits)) for each, limits in wanted]
@@ -173,27 +132,40 @@ class DeletionRanker:
         order, deletions = DeletionOrder(pods), len(pods)
         if request.HasField("delete_count"):
             deletions = min(request.delete_count, deletions)
-        rankings = {
-            each: rank(each, order, spreads, found.related, now, deletions) for each in Strategy
-        }
-        _add_pods(response, pods, rankings[strategy], spreads)
+        own = _own_ranking(found.decider, pods, spreads, deletions, question.completions)
+        if own is not None:
+            response.strategy, ranking = own
+            outcomes = {response.strategy: ranking}
+            response.notes.extend(_what_is_left(spreads, ranking))
+        else:
+            if not spreads:
+                response.notes.append(_NO_CONSTRAINTS)
+            rankings = {
+                each: rank(each, order, spreads, found.related, now, deletions) for each in Strategy
+            }
+            ranking = rankings[STRATEGIES[request.strategy]]
+            outcomes = {STRATEGY_NUMBERS[each]: made for each, made in rankings.items()}
+            if spreads:
+                response.keeps_longest = STRATEGY_NUMBERS[best(rankings)]
+        _add_pods(response, pods, ranking, spreads)
         for (constraint, limits), each in zip(wanted, spreads, strict=True):
             response.constraints.append(_ranked_constraint(constraint, each, limits))
         present = [each.skew for each in response.constraints]
-        for named, ranking in rankings.items():
+        for number, made in outcomes.items():
             response.outcomes.add(
-                strategy=_NUMBERS[named],
-                kept_count=ranking.kept,
-                within_count=ranking.within,
-                last_skew=max(ranking.skews[-1].tolist() if deletions else present, default=0),
+                strategy=number,
+                kept_count=made.kept,
+                within_count=made.within,
+                last_skew=max(made.skews[-1].tolist() if deletions else present, default=0),
             )
-        if spreads:
-            response.keeps_longest = _NUMBERS[best(rankings)]
+        indexed = any(pod.completion_index is not None for pod in pods)
+        response.decider.CopyFrom(decider_message(found.decider, indexed=indexed))
+        response.notes.extend(left_out_notes(found.decider, found.not_chosen))
         return response
 
     def _workload_pods(
-        self, question: _Question
-    ) -> tuple[tuple[View, Replica] | None, NodeTable, _WorkloadPods]:
+        self, question: RankQuestion
+    ) -> tuple[tuple[View, Replica] | None, NodeTable, RankedPods]:
         """The state, nodes and pods: those given, else those of the state."""
         request, decision = question.message, question.decision
         pods = [_encoded(pod, question.namespace) for pod in request.pods]
@@ -201,9 +173,9 @@ class DeletionRanker:
         given = NodeTable(0, nodes) if nodes else None
         replica_sets = [each.SerializeToString() for each in request.replica_sets]
         if pods:
-            found = _WorkloadPods()
-            reader = StoredPodReader(_owner_keys(replica_sets))
-            _choose(found, pods, reader, question)
+            found = RankedPods()
+            reader = StoredPodReader(owner_keys(replica_sets))
+            choose(found, pods, reader, question, controllers(replica_sets))
             if given is not None:
                 return None, given, found
             replica, view = self._replicas.resolve(
@@ -221,43 +193,48 @@ class DeletionRanker:
         return (read.view, read.replica), nodes_then if given is None else given, found
 
     def _stored_pods(
-        self, question: _Question, given: Sequence[bytes], read: ConsistentRead
-    ) -> _WorkloadPods:
+        self, question: RankQuestion, given: Sequence[bytes], read: ConsistentRead
+    ) -> RankedPods:
         """The pods of the state that the request means, and how many of their families there are.
 
         Of the others' only the names and nodes are of interest, which the index has.
         """
         turn, namespace = question.turn, question.namespace
-        matches = _SelectorMatches(question.selector)
+        matches, lists = SelectorMatches(question.selector), [(Kind.REPLICA_SET, namespace)]
         while True:
+            stored = read.view.snapshot.controllers_in(namespace)
+            known = {namespace: {**stored, **controllers(given).get(namespace, {})}}
             chosen: list[PodClass] = []
             others: list[PodClass] = []
             for each in read.view.snapshot.pod_classes.get(namespace, NO_CLASSES):
                 turn()
-                (chosen if matches(each.labels) else others).append(each)
+                meant = matches(each.labels) and question.means_class(each, known)
+                (chosen if meant else others).append(each)
             names = [name for _, name, _ in read.pods.of(chosen)]
             names += read.pods.without_class(namespace)
             keys = [Key(Kind.POD, namespace, name) for name in names]
-            if read.read(keys, [(Kind.REPLICA_SET, namespace)]):
+            if read.read(keys, lists):
                 break
         replica_sets = [item.payload for item in read.listed(Kind.REPLICA_SET, namespace)]
-        reader = StoredPodReader(_owner_keys((*replica_sets, *given)))
+        reader = StoredPodReader(owner_keys((*replica_sets, *given)))
         pods = [EncodedPod(item.payload, item.uid) for item in read.objects(keys)]
-        found = _WorkloadPods()
-        _choose(found, pods, reader, question)
-        owner_keys: dict[PodClass, str] = {}
+        found = RankedPods()
+        choose(found, pods, reader, question, known)
+        if not found.pods:
+            found.elsewhere = sorted(_elsewhere(question, read.view.snapshot))[:3]
+        known_keys: dict[PodClass, str] = {}
         for pod_class, _, node in read.pods.of(others):
             turn()
-            owner_key = owner_keys.get(pod_class)
+            owner_key = known_keys.get(pod_class)
             if owner_key is None:
-                owner_key = owner_keys[pod_class] = reader.owner_key_of_class(
+                owner_key = known_keys[pod_class] = reader.owner_key_of_class(
                     pod_class.namespace, pod_class.template
                 )
             found.related[owner_key, node] += 1
         return found
 
     def _wanted(
-        self, question: _Question, found: _WorkloadPods
+        self, question: RankQuestion, found: RankedPods
     ) -> tuple[list[tuple[Constraint, tuple[str, ...]]], list[str]]:
         asked, template = question.message.constraints, _newest(found)
         own = () if template is None else self._own_constraints(template, found.version)
@@ -279,7 +256,23 @@ class DeletionRanker:
         return all_constraints(pod_constraints(template, rules, None))
 
 
-def _newest(found: _WorkloadPods) -> Pod | None:
+def _elsewhere(question: RankQuestion, snapshot: Snapshot) -> set[str]:
+    """The workloads of the same kind and name in other namespaces, where none was named."""
+    found: set[str] = set()
+    if question.message.namespace or not question.message.HasField("workload"):
+        return found
+    workload = question.message.workload
+    for space, classes in snapshot.pod_classes.items():
+        known = {space: snapshot.controllers_in(space)}
+        for each in classes:
+            question.turn()
+            for decider in deciders_of_class(each, known):
+                if decider.same(workload.kind, workload.name):
+                    found.add(decider.shown)
+    return found
+
+
+def _newest(found: RankedPods) -> Pod | None:
     """The newest pod that can be read as a whole."""
     pods = found.pods
     by_age = sorted(range(len(pods)), key=lambda i: (pods[i].created or 0, pods[i].name))
@@ -287,73 +280,6 @@ def _newest(found: _WorkloadPods) -> Pod | None:
         with suppress(CorruptValue):
             return pod_of(found.encoded[position])
     return None
-
-
-def _checked(request: pb.RankDeletionsRequest, wrong: Problems) -> Selector:
-    """Check a request; returns the selector of the pods.
-
-    Raises:
-        InvalidRequest: with all that is wrong.
-    """
-    selector = EVERYTHING
-    if request.HasField("label_selector"):
-        selector = wrong.read(selector_of, request.label_selector, "labelSelector")
-    elif not request.pods:
-        wrong.add(required("labelSelector", "select pods of the state, or give pods"))
-    if request.strategy not in _STRATEGIES:
-        known = deletion_order_pb2.RankStrategy.keys()
-        wrong.add(unknown("strategy", request.strategy, known))
-    _check_constraints(request.constraints, wrong)
-    if request.delete_count < 0:
-        wrong.add(invalid("deleteCount", request.delete_count, "must not be negative"))
-    _check_names("pods", request.pods, wrong)
-    _check_names("nodes", request.nodes, wrong)
-    now = request.evaluation_time
-    if not 0 <= now.seconds < YEAR_10000 or not 0 <= now.nanos < SECOND:
-        given = f"{now.seconds}s {now.nanos}ns"
-        wrong.add(invalid("evaluationTime", given, "must be between the years 1970 and 9999"))
-    wrong.raise_all()
-    return selector
-
-
-def _check_constraints(
-    constraints: Sequence[deletion_order_pb2.RankConstraint], wrong: Problems
-) -> None:
-    if len(constraints) > MAX_CONSTRAINTS:
-        wrong.add(FieldViolation("constraints", f"must have at most {MAX_CONSTRAINTS} items"))
-    seen: set[tuple[str, frozenset[str], int | None]] = set()
-    for position, each in enumerate(constraints):
-        path = f"constraints[{position}]"
-        key = each.topology_key
-        if not key:
-            wrong.add(required(f"{path}.topologyKey", "can not be empty"))
-        elif errors := label_key_errors(key):
-            wrong.add(invalid(f"{path}.topologyKey", key, "; ".join(errors)))
-        max_skew = each.max_skew if each.HasField("max_skew") else None
-        if max_skew is not None and max_skew < 1:
-            wrong.add(invalid(f"{path}.maxSkew", max_skew, "must be greater than zero"))
-        same = key, frozenset(each.limited_values), max_skew
-        if same in seen:
-            values = ",".join(each.limited_values)
-            shown = f"{key}={values}" if values else key
-            wrong.add(FieldViolation(path, f"{shown} is named already", DUPLICATE, shown))
-        seen.add(same)
-
-
-def _check_names(
-    path: str,
-    objects: Iterable[kubernetes_pb2.Pod | kubernetes_pb2.Node],
-    wrong: Problems,
-) -> None:
-    seen: set[tuple[str, str]] = set()
-    for position, each in enumerate(objects):
-        here, meta = f"{path}[{position}].metadata.name", each.metadata
-        name = (meta.namespace, meta.name)
-        if not meta.name:
-            wrong.add(required(here, "name is required"))
-        elif name in seen:
-            wrong.add(duplicate(here, "/".join(part for part in name if part)))
-        seen.add(name)
 
 
 def _encoded(pod: kubernetes_pb2.Pod, namespace: str) -> EncodedPod:
@@ -408,8 +334,6 @@ def _asked(
 
 
 def _ranking_warnings(spreads: Sequence[DeletionConstraint]) -> Iterator[str]:
-    if not spreads:
-        yield "no constraints: pods that stack on a node go first, and no more"
     for spread in spreads:
         if not any(domain is not None for domain in spread.domains):
             yield f"no pod is in a domain of {spread.topology_key}"
@@ -443,51 +367,45 @@ def _spread(
     )
 
 
-def _nothing_matches(question: _Question) -> str:
+def _own_ranking(
+    decider: Decider | None,
+    pods: Sequence[DeletionCandidate],
+    spreads: Sequence[DeletionConstraint],
+    deletions: int,
+    completions: int | None,
+) -> tuple[deletion_order_pb2.RankStrategy.ValueType, Ranking] | None:
+    """The order of a controller that takes no other, with its number; None for others."""
+    if decider is None or not (decider.kind == STATEFUL_SET or decider.is_job):
+        return None
+    if decider.kind == STATEFUL_SET:
+        number = deletion_order_pb2.RANK_STRATEGY_STATEFUL_SET
+        chosen, ranks = stateful_set_order(pods)
+    else:
+        number = deletion_order_pb2.RANK_STRATEGY_JOB
+        chosen, ranks = job_order(pods, completions)
+    return number, ranking_of(chosen, ranks, spreads, deletions)
+
+
+def _what_is_left(spreads: Sequence[DeletionConstraint], ranking: Ranking) -> Iterator[str]:
+    """What an order that cannot be changed leaves above maxSkew."""
+    last = ranking.skews[-1].tolist() if len(ranking.skews) else [0 for _ in spreads]
+    for spread, skew in zip(spreads, last, strict=True):
+        if skew > spread.max_skew:
+            one = len(ranking.skews) == 1
+            deletions = f"{counted(len(ranking.skews), 'deletion')} in this order"
+            yield (
+                f"{deletions} {'leaves' if one else 'leave'} a skew of {skew} over"
+                f" {spread.topology_key}, above maxSkew {spread.max_skew}"
+            )
+
+
+def _nothing_matches(question: RankQuestion, elsewhere: Sequence[str]) -> str:
+    if question.message.HasField("workload"):
+        workload = question.message.workload
+        text = f"no pod of {workload.kind} {question.namespace}/{workload.name} is there"
+        if elsewhere:
+            text += f"; {' and '.join(elsewhere)} is in the state: name the namespace (-n)"
+        return text
     if not question.message.pods:
         return f"no pod of namespace {question.namespace!r} matches the selector"
     return "none of the pods given is running and matches the selector"
-
-
-def _owner_keys(replica_sets: Iterable[bytes]) -> dict[tuple[str, str], str]:
-    found = {}
-    for encoded in replica_sets:
-        checkpoint()
-        with suppress(CorruptValue):  # counted and logged where it is followed
-            name, owner_key = owner_key_of(encoded)
-            found[name] = owner_key
-    return found
-
-
-class _SelectorMatches:
-    def __init__(self, selector: Selector) -> None:
-        self._selector = selector
-        self._known: dict[tuple[tuple[str, str], ...], bool] = {}
-
-    def __call__(self, labels: tuple[tuple[str, str], ...]) -> bool:
-        known = self._known.get(labels)
-        if known is None:
-            known = self._known[labels] = self._selector.matches(dict(labels))
-        return known
-
-
-def _choose(
-    found: _WorkloadPods,
-    encoded: Iterable[EncodedPod],
-    reader: StoredPodReader,
-    question: _Question,
-) -> None:
-    matches = _SelectorMatches(question.selector)
-    for each in encoded:
-        question.turn()
-        with suppress(CorruptValue):  # counted and logged where it is followed
-            listed = reader.listed(each)
-            chosen = matches(listed.labels)
-            if listed.active:
-                found.related[listed.owner_key, listed.node] += 1
-                if chosen:
-                    found.pods.append(deletion_candidate(listed, each.uid))
-                    found.encoded.append(each)
-                    found.constraints.add(listed.constraints)
-            elif chosen:
-                found.left_out += 1

@@ -1,0 +1,375 @@
+"""Pods of the state by what controls them: names as people type them, and next replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from topospread.cli import manifest_files
+from topospread.cli.errors import BadInput, Subject
+from topospread.cli.kinds import (
+    FOREIGN,
+    NUMBERS,
+    OWNERS,
+    POD,
+    RESERVATION,
+    ObjectName,
+    content_of,
+    is_kind,
+    kind_label,
+    parse_name,
+    plural,
+    written_kind,
+)
+from topospread.cli.manifest_objects import NextReplica, PodRequest, named_request
+from topospread.cli.options import ImpliedNamespace, pages
+from topospread.kube.objects import OwnerReference
+from topospread.kube.workloads import CONTROLLED, controllers_of, workload_of
+from topospread_client import ManifestError, NotFound, pod_from_manifest
+from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1.cluster_state_service_pb2 import ListObjectsRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any, TypeVar
+
+    from topospread.cli.manifest_files import Manifest
+    from topospread.cli.options import ApiCaller
+    from topospread.kube.workloads import KnownControllers
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+
+    _R = TypeVar("_R")
+
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+_PAGE_SIZE: Final = 5000
+
+
+_NAMED: Final = 3
+"""Objects of other namespaces that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedName:
+    """A name of a pod or workload as it was typed.
+
+    Attributes:
+        meanings: what it may be, in the order of trial: ``jobs/x`` is a pod there before a Job. The
+            kind of one may be a word that is no kind of Kubernetes' own, as it was typed.
+        has_namespace: whether the namespace was typed, too.
+        word: the first of two that may be a namespace, and a kind; empty where it is one of them.
+    """
+
+    meanings: Sequence[ObjectName]
+    has_namespace: bool
+    word: str = ""
+
+    @property
+    def subject(self) -> ObjectName:
+        """What errors are about: a kind that is known, or else a pod."""
+        last = self.meanings[-1]
+        return last if last.kind == written_kind(last.kind) else self.meanings[0]
+
+
+def typed_names(typed: Sequence[str], namespace: str | None) -> list[TypedName]:
+    """Names of pods and workloads: NAME, KIND/NAME and so on, or all of one kind: ``pod a b``."""
+    first, *rest = typed or ("",)
+    kind = written_kind(first)
+    if rest and kind in {POD, *OWNERS, *FOREIGN}:
+        typed = [each if "/" in each else f"{kind}/{each}" for each in rest]
+    return [_typed_name(text, namespace) for text in typed]
+
+
+def _typed_name(text: str, namespace: str | None) -> TypedName:
+    parts = text.split("/")
+    word, *_ = parts
+    explicit = bool(namespace) and not isinstance(namespace, ImpliedNamespace)
+    if len(parts) == 1 or kind_label(word) is not None:
+        found = parse_name(text, namespace, (POD, RESERVATION, *OWNERS), POD)
+        has_namespace = explicit or len(parts) > 2
+        if found.kind in OWNERS and len(parts) == 2 and word == plural(found.kind):
+            pod = ObjectName(POD, word, found.name)
+            return TypedName((pod, found), has_namespace)
+        return TypedName((found,), has_namespace)
+    if len(parts) > 3 or not all(parts):
+        raise BadInput(f"{text!r} is no name of a pod or workload: write {_FORMS}")
+    _, *spaces, name = parts
+    if spaces and explicit and spaces != [namespace]:
+        raise BadInput(f"{text!r} is not in --namespace {namespace}: leave one of them out")
+    where = spaces[0] if spaces else namespace or "default"
+    workload = ObjectName(written_kind(word) or word, where, name)
+    if spaces or "." in word or word != word.lower() or (explicit and namespace != word):
+        return TypedName((workload,), explicit or bool(spaces), "" if spaces else word)
+    return TypedName((ObjectName(POD, word, name), workload), explicit, word)
+
+
+_FORMS: Final = "NAME, NAMESPACE/NAME, KIND/NAME or KIND/NAMESPACE/NAME"
+
+
+@dataclass(frozen=True, slots=True)
+class StatePods:
+    """Reads pods of the state, of one namespace at a time or of all, each once.
+
+    `files` are what the state was loaded from, where that is files that can be read again.
+    """
+
+    client: ApiCaller
+    consistency: common_pb2.Consistency | None
+    files: Sequence[str] = ()
+    _read: dict[str | None, Sequence[Pod]] = field(default_factory=dict)
+    _known: dict[tuple[str | None, str], dict[str, KnownControllers]] = field(default_factory=dict)
+    _named: dict[str, Sequence[Manifest]] = field(default_factory=dict)
+
+    def of(self, namespace: str | None) -> Sequence[Pod]:
+        """All pods of a namespace; None for those of all."""
+        if namespace not in self._read:
+            self._read[namespace] = [each.pod for each in self._objects(POD, namespace)]
+        return self._read[namespace]
+
+    def _objects(self, kind: str, namespace: str | None) -> Iterator[ClusterObject]:
+        request = ListObjectsRequest(
+            kind=NUMBERS[kind],
+            namespace=namespace or "",
+            page_size=_PAGE_SIZE,
+            consistency=self.consistency,
+        )
+        for page in pages(self.client, "ListObjects", request):
+            yield from page.objects
+
+    def typed_names(self, typed: Sequence[str], namespace: str | None) -> list[TypedName]:
+        """Names as of :func:`typed_names`, also all of one kind that the state alone knows."""
+        first, *rest = typed or ("",)
+        word = first.partition(".")[0]
+        if rest and word.isalnum() and not any("/" in each for each in rest):
+            pods = self.of(namespace or "default") if written_kind(first) is None else ()
+            there = [each for pod in pods for each in self.controllers(pod)]
+            names = {each.name for each in there} | {pod.metadata.name for pod in pods}
+            if first not in names and any(is_kind(first, each.kind) for each in there):
+                typed = [f"{first}/{each}" for each in rest]
+        return typed_names(typed, namespace)
+
+    def explain(self, name: TypedName, explained: Callable[[PodRequest], _R]) -> _R:
+        """The answer about a pod of the state, or about the next replica of a workload.
+
+        Raises:
+            NotFound: there is no such pod, and none of such a workload.
+        """
+        for each in name.meanings:
+            if each.kind in (POD, RESERVATION):
+                try:
+                    return explained(named_request(each))
+                except NotFound as error:
+                    if error.reason != "POD_NOT_FOUND":
+                        raise
+                replica = self._workload_named(each) if name.subject == each else None
+            elif each.kind == name.word and each != name.meanings[0] and self.of(name.word):
+                continue  # a namespace, and no kind that is known
+            else:
+                replica = self._next_replica(each) or self._template(each)
+            if replica is not None:
+                return explained(replica)
+        raise NotFound(self._missing(name), reason="POD_NOT_FOUND")
+
+    def controllers(self, pod: Pod) -> Sequence[ObjectName]:
+        """Controllers of a pod, the outer one last: a ReplicaSet, and its Deployment."""
+        return [
+            ObjectName(each.kind, pod.metadata.namespace, each.name) for each in self._chain(pod)
+        ]
+
+    def pods_of(self, workload: ObjectName) -> Sequence[Pod]:
+        """Pods that a workload controls, also by what it controls, without those that go."""
+        return [
+            pod
+            for pod in self.of(workload.namespace)
+            if not _is_going(pod) and workload in self.controllers(pod)
+        ]
+
+    def workload(self, pod: Pod) -> ObjectName:
+        """The controller that people know a pod by; one without a name for pods without any."""
+        chain = self._chain(pod)
+        if not chain:
+            return ObjectName(POD, pod.metadata.namespace, "")
+        found = workload_of(chain)
+        return ObjectName(found.kind, pod.metadata.namespace, found.name)
+
+    def _chain(self, pod: Pod) -> Sequence[OwnerReference]:
+        owner = _controller(pod)
+        if owner is None:
+            return ()
+        known: KnownControllers = {}
+        if owner.kind in CONTROLLED:
+            known = self._controllers(owner.kind, pod.metadata.namespace)
+        return controllers_of(owner, pod.metadata.labels, known)
+
+    def _controllers(self, kind: str, namespace: str) -> KnownControllers:
+        """The controllers of a kind's objects; of all namespaces, once the pods of all are read."""
+        where = None if None in self._read else namespace
+        if (where, kind) not in self._known:
+            found: dict[str, dict[tuple[str, str], OwnerReference | None]] = {}
+            for each in self._objects(kind, where):
+                content = content_of(each)
+                meta = content.metadata
+                found.setdefault(meta.namespace, {})[kind, meta.name] = _controller(content)
+            self._known[where, kind] = dict(found)
+        return self._known[where, kind].get(namespace, {})
+
+    def _next_replica(self, workload: ObjectName) -> PodRequest | None:
+        """Pod that a workload would make next, as its newest pod shows it; None without one."""
+        own: dict[ObjectName, list[Pod]] = {}
+        for pod in self.of(workload.namespace):
+            for each in self.controllers(pod):
+                if each.name == workload.name and is_kind(workload.kind, each.kind):
+                    own.setdefault(each, []).append(pod)
+        return next((_next_replica(*item) for item in own.items()), None)
+
+    def _workload_named(self, missing: ObjectName) -> PodRequest | None:
+        """Next replica of the workload that has the name of a missing pod; None without one."""
+        pods = self.of(missing.namespace)
+        owners = {each for pod in pods for each in self.controllers(pod)}
+        found = sorted(
+            (owner for owner in owners if owner.name == missing.name),
+            key=lambda owner: OWNERS.index(owner.kind) if owner.kind in OWNERS else len(OWNERS),
+        )
+        if not found:
+            return None
+        return _next_replica(found[0], [pod for pod in pods if found[0] in self.controllers(pod)])
+
+    def _template(self, workload: ObjectName) -> PodRequest | None:
+        """Pod that a workload without pods would make, by its manifest beside the state."""
+        for name, manifest, pod in self._manifests(workload.name):
+            if name.namespace == workload.namespace and is_kind(workload.kind, name.kind):
+                return PodRequest(
+                    common_pb2.PodSource(object=pod),
+                    Subject(name.pod, name.kind, manifest.source),
+                    manifest.label,
+                    common_pb2.CONSTRAINT_VALIDATION_IGNORE,
+                )
+        return None
+
+    def _manifests(self, name: str) -> Iterator[tuple[ObjectName, Manifest, Pod]]:
+        """Workloads of a name in the files, with the pods that they would make."""
+        if name not in self._named:
+            self._named[name] = [
+                each
+                for path in self.files
+                for each in manifest_files.stream(path, None)
+                if _metadata(each).get("name") == name and each.kind != POD
+            ]
+        for each in self._named[name]:
+            namespace = _metadata(each).get("namespace") or "default"
+            try:
+                pod = pod_from_manifest(each.content)
+            except ManifestError:
+                continue
+            yield ObjectName(each.kind, namespace, name), each, pod
+
+    def _missing(self, name: TypedName) -> str:
+        subject = name.subject
+        is_namespace = bool(name.word and self.of(name.word))
+        if is_namespace and name.has_namespace and subject.namespace != name.word:
+            typed = f"{name.word}/{subject.name}"
+            return f"{typed!r} is not in --namespace {subject.namespace}: leave one of them out"
+        if subject.kind in (POD, RESERVATION):
+            text = (
+                f"pod {subject.namespace}/{subject.name} is not in the state, nor a pod of a "
+                "workload of that name"
+            )
+            if len(name.meanings) > 1 and not is_namespace:
+                text += f", nor one of {name.meanings[-1].path}"
+        else:
+            text = f"no pod of {subject.path} is in the state"
+        similar = self._similar(name, everywhere=not (name.has_namespace or is_namespace))
+        if similar:
+            more = f" and {len(similar) - _NAMED} more" if len(similar) > _NAMED else ""
+            return f"{text}: there is {', '.join(similar[:_NAMED])}{more}"
+        if subject.kind in (POD, RESERVATION):
+            return text
+        return f"{text}, and no more than its pods is known of it: explain its manifest with -f"
+
+    def _similar(self, name: TypedName, *, everywhere: bool) -> Sequence[str]:
+        """Workloads of other kinds that have the name, or what has it in other namespaces."""
+        last = name.meanings[-1] if everywhere else name.subject
+        written = {each for each, *_ in self._manifests(last.name)}
+        here = {each for each in written if each.namespace == last.namespace} | {
+            each
+            for pod in self.of(last.namespace)
+            for each in self.controllers(pod)
+            if each.name == last.name
+        }
+        if here or not everywhere:
+            return sorted(each.path for each in here)
+        kinds = {meaning.kind for meaning in name.meanings}
+        for pod in self.of(None):
+            written.add(ObjectName(POD, pod.metadata.namespace, pod.metadata.name))
+            written.update(self.controllers(pod))
+        found = (
+            each.path
+            for each in written
+            if each.name == last.name
+            and any(kind == POD or is_kind(kind, each.kind) for kind in kinds)
+        )
+        return sorted(found)
+
+
+def _metadata(manifest: Manifest) -> Mapping[str, Any]:
+    metadata = manifest.content.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _controller(content: Any) -> OwnerReference | None:
+    owners = content.metadata.owner_references
+    owner = next((each for each in owners if each.controller), None)
+    if owner is None:
+        return None
+    return OwnerReference(owner.api_version, owner.kind, owner.name, owner.uid)
+
+
+def pod_reference(pod: Pod) -> common_pb2.PodReference:
+    """Name of a pod of the state."""
+    return common_pb2.PodReference(namespace=pod.metadata.namespace, name=pod.metadata.name)
+
+
+def is_pending(pod: Pod) -> bool:
+    """Whether a pod waits for a node: neither bound nor ended nor being deleted."""
+    return not (pod.spec.node_name or _is_going(pod))
+
+
+def _is_going(pod: Pod) -> bool:
+    return pod.status.phase in _ENDED or pod.metadata.HasField("deletion_timestamp")
+
+
+def _next_replica(workload: ObjectName, pods: Sequence[Pod]) -> PodRequest:
+    # What goes may be of an older template; where all go, it is all that is known.
+    staying = [pod for pod in pods if not _is_going(pod)]
+    newest = max(
+        staying or pods,
+        key=lambda pod: (
+            pod.metadata.creation_timestamp.seconds,
+            is_pending(pod),
+            pod.metadata.name,
+        ),
+    )
+    pending = sum(map(is_pending, pods))
+    replica = Pod()
+    replica.CopyFrom(newest)
+    replica.metadata.generate_name = f"{workload.name}-"
+    for own in ("name", "uid", "resource_version", "creation_timestamp", "deletion_timestamp"):
+        replica.metadata.ClearField(own)
+    replica.spec.ClearField("node_name")
+    replica.ClearField("status")
+    for volume in replica.spec.volumes:
+        # A StatefulSet makes another for the next.
+        claim = volume.volume_source.persistent_volume_claim
+        if claim.claim_name.endswith(f"-{newest.metadata.name}"):
+            claim.claim_name = ""
+    return PodRequest(
+        common_pb2.PodSource(object=replica),
+        Subject(workload.pod, workload.kind),
+        f"{workload.kind} {workload.namespace}/{workload.name}",
+        common_pb2.CONSTRAINT_VALIDATION_IGNORE,
+        next_replica=NextReplica(
+            pod_reference(newest),
+            pending_pod_count=pending,
+            running_pod_count=len(staying) - pending,
+        ),
+    )

@@ -1,0 +1,172 @@
+"""Changes of nodes that are there, and of the pod's tolerations, that may let a pod in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from topospread.checkpoints import checkpoint
+from topospread.index.overlay import Overlay
+from topospread.kube.affinity import taint_text, tolerated, untolerated
+from topospread.kube.label_syntax import label_key_errors, label_text
+from topospread.kube.objects import HOSTNAME_LABEL, Node, Taint, Toleration
+from topospread.kube.taints import means_stay_away
+from topospread.service.explaining.cause import has_tainted_holders
+from topospread.service.explaining.copied_nodes import free_names
+from topospread.service.explaining.proposals import ProposedChange, Rank
+from topospread.service.explaining.topology_keys import has_key, meant_on
+from topospread.service.fit.node_unschedulable import CORDONED_TAINT
+from topospread.spread.linting.rules import DEPRECATED
+from topospread.wording import counted
+from topospread_proto.v1 import explanation_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from topospread.service.explaining.context import EvaluationContext
+    from topospread.spread.topology import Bools
+
+WAYS_TO_LABEL: Final = 4
+"""Values that a missing label is tried with."""
+
+WAYS_TO_TOLERATE: Final = 2
+"""Taints that are tried, one at a time."""
+
+MOST_UNCORDONED: Final = 1000
+"""Nodes that are uncordoned at once."""
+
+MOST_LOOKED_AT: Final = 5000
+"""Nodes whose taints are looked at."""
+
+
+def label_nodes(context: EvaluationContext, position: int) -> Iterator[ProposedChange]:
+    """Propose a label with the key on a node that lacks it and is refused for nothing else."""
+    key = context.hard[position].topology_key
+    lacking = context.only_blocked_by(position) & (context.snapshot.domains(key).ids < 0)
+    slot = _first(context, lacking)
+    node = None if slot is None else context.snapshot.nodes.node(slot)
+    meant = meant_on(context.snapshot, key)
+    if node is None or label_key_errors(key) or (meant and meant not in DEPRECATED):
+        return
+    number = int(np.count_nonzero(lacking))
+    domains = context.snapshot.domains(key).ids >= 0
+    closed = context.snapshot.alive & ~context.allowing[position] & domains
+    before = [node.labels[meant]] if meant in node.labels else []
+    for value in (*before, *_values(context, position, node)):
+        other = replace(node, labels={**node.labels, key: value})
+        labelled = context.with_overlay(Overlay(changed=[other]))
+        if labelled.fits:
+            yield ProposedChange(
+                Rank.LABEL if closed.any() else Rank.KEY,
+                labelled,
+                [pb.SuggestedChange(label_nodes=pb.LabelNodes(node_count=number, domain=value))],
+                _label_text(context, key, value, number),
+            )
+            return
+
+
+def _label_text(context: EvaluationContext, key: str, value: str, number: int) -> str:
+    example = "with its name" if key == HOSTNAME_LABEL else f"for example {key}={label_text(value)}"
+    usable = f"{example}; {counted(number, 'usable node')} lack{'s' * (number == 1)} it"
+    if has_key(context.snapshot, key):
+        return f"label a node with {key} ({usable})"
+    return f"label nodes with {key}, which none has ({usable})"
+
+
+def _values(context: EvaluationContext, position: int, node: Node) -> Iterator[str]:
+    constraint, state = context.hard[position], context.states[position]
+    if constraint.is_hostname:
+        yield node.name
+        return
+    column = context.snapshot.domains(constraint.topology_key)
+    present = context.snapshot.membership(constraint.eligibility, constraint.topology_key).present
+    known = np.flatnonzero(present).tolist()
+    known.sort(key=lambda d: (int(state.counts[d]), column.values[d]))
+    yield from (column.values[d] for d in known[:WAYS_TO_LABEL])
+    yield next(free_names(context.snapshot, constraint.topology_key))
+
+
+def _first(context: EvaluationContext, mask: Bools) -> int | None:
+    slots = _by_name(context, mask)
+    return slots[0] if slots else None
+
+
+def uncordon(context: EvaluationContext) -> Iterator[ProposedChange]:
+    """Propose to uncordon nodes that the constraints allow and nothing else refuses."""
+    cordoned = context.passing & context.snapshot.nodes.cordoned & ~context.usable
+    if not cordoned.any():
+        return
+    compares = context.rules.gates.taint_comparison_operators
+    freed: list[Node] = []
+    for slot in _by_name(context, cordoned)[:MOST_UNCORDONED]:
+        checkpoint()
+        node = context.snapshot.nodes.node(slot)
+        assert node is not None, "nodes that pass are there"
+        taints = tuple(taint for taint in node.taints if taint.key != CORDONED_TAINT.key)
+        if tolerated(taints, context.pod.tolerations, comparison_operators=compares):
+            freed.append(replace(node, unschedulable=False, taints=taints))
+    if not freed:
+        return
+    without = context.with_overlay(Overlay(changed=freed))
+    fits = [node for node in freed if without.fitting[without.snapshot.slot(node.name)]]
+    if not fits:
+        return
+    more = len(fits) - 1
+    others = f" and {more} more" if more else ""
+    where = "which spreading leaves open" if context.hard else "which the pod can use otherwise"
+    yield ProposedChange(
+        Rank.UNCORDON if has_tainted_holders(context) else Rank.RESTORE,
+        without,
+        [pb.SuggestedChange(uncordon_nodes=pb.UncordonNodes(node_count=len(fits)))],
+        f"uncordoning {fits[0].name}{others}, {where}",
+    )
+
+
+def tolerate(context: EvaluationContext) -> Iterator[ProposedChange]:
+    """Propose a toleration of a taint on nodes that the constraints allow."""
+    compares = context.rules.gates.taint_comparison_operators
+    alone: Counter[Taint] = Counter()
+    for slot in _by_name(context, context.passing & ~context.usable)[:MOST_LOOKED_AT]:
+        checkpoint()
+        node = context.snapshot.nodes.node(slot)
+        assert node is not None, "nodes that pass are there"
+        refusing = set(
+            untolerated(node.taints, context.pod.tolerations, comparison_operators=compares)
+        )
+        if len(refusing) == 1 and not any(map(means_stay_away, refusing)):
+            alone.update(refusing)
+    requested = {name for name, _ in context.demand.requests}
+    order = sorted(alone, key=lambda taint: (-alone[taint], taint.key, taint.value))
+    for taint in order[:WAYS_TO_TOLERATE]:
+        written = taint_text(taint)
+        yield ProposedChange(
+            Rank.RESTORE if taint.key in requested else Rank.TOLERATE,
+            _tolerating(context, taint),
+            [pb.SuggestedChange(add_toleration=pb.AddToleration(taint=written))],
+            f"a toleration for the taint {written} of {counted(alone[taint], 'node')}",
+        )
+
+
+def _tolerating(context: EvaluationContext, taint: Taint) -> EvaluationContext:
+    more = Toleration(taint.key, "Equal", taint.value, taint.effect)
+    tolerations = (*context.pod.tolerations, more)
+    constraints = [
+        constraint
+        if constraint.eligibility.tolerations is None
+        else replace(
+            constraint, eligibility=replace(constraint.eligibility, tolerations=tolerations)
+        )
+        for constraint in context.hard
+    ]
+    return replace(
+        context.with_hard(constraints), pod=replace(context.pod, tolerations=tolerations)
+    )
+
+
+def _by_name(context: EvaluationContext, mask: Bools) -> list[int]:
+    order = context.snapshot.nodes.order
+    slots: list[int] = order[mask[order]].tolist()
+    return slots

@@ -1,0 +1,8 @@
+"""Words of texts for people."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: ``1 node``, ``2,000 nodes``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
