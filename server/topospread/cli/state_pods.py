@@ -23,7 +23,7 @@ from topospread.cli.kinds import (
 )
 from topospread.cli.manifest_objects import NextReplica, PodRequest, named_request
 from topospread.cli.options import ImpliedNamespace, pages
-from topospread.kube.objects import OwnerReference
+from topospread.codec.owners import controller_reference
 from topospread.kube.workloads import CONTROLLED, controllers_of, workload_of
 from topospread_client import ManifestError, NotFound, pod_from_manifest
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from topospread.cli.manifest_files import Manifest
     from topospread.cli.options import ApiCaller
+    from topospread.kube.objects import OwnerReference
     from topospread.kube.workloads import KnownControllers
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
@@ -193,7 +194,7 @@ class StatePods:
         return ObjectName(found.kind, pod.metadata.namespace, found.name)
 
     def _chain(self, pod: Pod) -> Sequence[OwnerReference]:
-        owner = _controller(pod)
+        owner = controller_reference(pod.metadata.owner_references)
         if owner is None:
             return ()
         known: KnownControllers = {}
@@ -209,7 +210,9 @@ class StatePods:
             for each in self._objects(kind, where):
                 content = content_of(each)
                 meta = content.metadata
-                found.setdefault(meta.namespace, {})[kind, meta.name] = _controller(content)
+                found.setdefault(meta.namespace, {})[kind, meta.name] = controller_reference(
+                    meta.owner_references
+                )
             self._known[where, kind] = dict(found)
         return self._known[where, kind].get(namespace, {})
 
@@ -314,14 +317,6 @@ class StatePods:
 def _metadata(manifest: Manifest) -> Mapping[str, Any]:
     metadata = manifest.content.get("metadata")
     return metadata if isinstance(metadata, dict) else {}
-
-
-def _controller(content: Any) -> OwnerReference | None:
-    owners = content.metadata.owner_references
-    owner = next((each for each in owners if each.controller), None)
-    if owner is None:
-        return None
-    return OwnerReference(owner.api_version, owner.kind, owner.name, owner.uid)
 
 
 def pod_reference(pod: Pod) -> common_pb2.PodReference:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.codec.owners import controlling
 from topospread.codec.pods import node_terms
 from topospread.kube.devices import (
     ALL_DEVICES,
@@ -63,10 +64,11 @@ def resource_claim(message: pb.ResourceClaim) -> ResourceClaim:
     allocation = None
     if message.status.HasField("allocation"):
         allocation = _allocation(message.status.allocation)
+    owner = controlling(meta.owner_references)
     return ResourceClaim(
         meta.namespace,
         meta.name,
-        next((each.uid for each in meta.owner_references if each.controller), ""),
+        "" if owner is None else owner.uid,
         terminating=meta.HasField("deletion_timestamp"),
         requests=tuple(map(_request, devices.requests[:MAX_REQUESTS])),
         special=special,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from topospread.cache import BUDGETS, Cache
 from topospread.codec.amounts import lenient_amounts
 from topospread.codec.devices import device_class, resource_claim, resource_slice
+from topospread.codec.owners import controlling
 from topospread.codec.parsing import parse_stored
 from topospread.codec.pod_parts import IN_TREE
 from topospread.codec.pods import node_terms, selector_from_proto
@@ -180,13 +181,13 @@ class ObjectReader:
             bind_completed=BIND_COMPLETED in meta.annotations,
             terminating=meta.HasField("deletion_timestamp"),
         )
-        owner = next((each.uid for each in meta.owner_references if each.controller), "")
+        owner = controlling(meta.owner_references)
         return PersistentVolumeClaim(
             ClaimRef(claim_key(meta.namespace, meta.name), uid),
             self._shared(common),
             spec.volume_name,
             self._shared(meta.annotations.get(SELECTED_NODE, "")),
-            owner,
+            "" if owner is None else owner.uid,
         )
 
     def _csi_node(self, message: pb.CSINode) -> CSINode:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from topospread.codec.amounts import lenient_amounts
+from topospread.codec.owners import controller_reference
 from topospread.codec.parsing import parse_request
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.demands import in_units
@@ -55,7 +56,7 @@ def pod_from_proto(pod: pb.Pod) -> Pod:
         namespace=meta.namespace or DEFAULT_NAMESPACE,
         uid=meta.uid,
         labels=dict(meta.labels),
-        owner=_controller(meta.owner_references),
+        owner=controller_reference(meta.owner_references),
         terminating=meta.HasField("deletion_timestamp"),
         node_name=spec.node_name,
         phase=pod.status.phase,
@@ -84,7 +85,7 @@ def split_template(encoded: bytes) -> tuple[OwnerReference | None, bytes]:
     size |= encoded[start] << shift
     end = start + 1 + size
     owners = pb.ObjectMeta.FromString(encoded[start + 1 : end]).owner_references
-    return _controller(owners), encoded[end:]
+    return controller_reference(owners), encoded[end:]
 
 
 def check_terms(spec: pb.PodSpec, most: int) -> None:
@@ -204,13 +205,6 @@ def checked_reference(pod: common_pb2.PodReference, path: str) -> common_pb2.Pod
     return pod
 
 
-def _controller(owners: Iterable[pb.OwnerReference]) -> OwnerReference | None:
-    for owner in owners:
-        if owner.controller:
-            return OwnerReference(owner.api_version, owner.kind, owner.name, owner.uid)
-    return None
-
-
 def _requirements(spec: pb.PodSpec) -> NodeRequirements:
     terms = None
     affinity = spec.affinity.node_affinity
@@ -259,7 +253,7 @@ def workload_from_proto(workload: WorkloadMessage) -> Workload:
         name=workload.metadata.name,
         selector=selector,
         match_labels=pairs,
-        controller=_controller(workload.metadata.owner_references),
+        controller=controller_reference(workload.metadata.owner_references),
     )
 
 

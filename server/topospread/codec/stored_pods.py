@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.codec.demands import lenient_demand, running_requests
+from topospread.codec.owners import controller_reference, controlling
 from topospread.codec.parsing import parse_stored
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.rows import ChangeDecoder, is_resized
@@ -140,21 +141,15 @@ def owner_key_of(payload: bytes) -> tuple[tuple[str, str], str]:
     """Namespace and name of a ReplicaSet, and the owner key of its pods: that of its own owner."""
     meta = parse_stored(stored_pb2.StoredReplicaSet, payload).metadata
     namespace = meta.namespace or DEFAULT_NAMESPACE
-    for owner in meta.owner_references:
-        if owner.controller:
-            return (namespace, meta.name), _owner_key(namespace, owner)
-    return (namespace, meta.name), ""
+    owner = controlling(meta.owner_references)
+    return (namespace, meta.name), "" if owner is None else _owner_key(namespace, owner)
 
 
 def controller_of(payload: bytes) -> tuple[str, str, OwnerReference | None]:
     """Namespace and name of a ReplicaSet, and its own controller; None without one."""
     meta = parse_stored(stored_pb2.StoredReplicaSet, payload).metadata
     namespace = meta.namespace or DEFAULT_NAMESPACE
-    for each in meta.owner_references:
-        if each.controller:
-            owner = OwnerReference(each.api_version, each.kind, each.name, each.uid)
-            return namespace, meta.name, owner
-    return namespace, meta.name, None
+    return namespace, meta.name, controller_reference(meta.owner_references)
 
 
 def deletion_candidate(listed: ListedPod, uid: str) -> DeletionCandidate:
@@ -271,8 +266,9 @@ class EvictionReader:
         takes = demand.requests
         if is_resized(pod.status):
             takes = running_requests(parse_stored(pb.Pod, payload))
+        owner = controlling(meta.owner_references)
         return EvictionFacts(
-            owner=next((each.kind for each in meta.owner_references if each.controller), ""),
+            owner="" if owner is None else owner.kind,
             priority=spec.priority,
             deletion_cost=deletion_cost(meta.annotations),
             claims=any(each.claim for each in demand.volumes),

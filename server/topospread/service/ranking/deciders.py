@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from topospread.codec.owners import controller_reference
 from topospread.codec.parsing import parse_stored
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.generated.internal.v1 import stored_pb2
-from topospread.kube.objects import OwnerReference
 from topospread.kube.workloads import CONTROLLED, JOB, REVISIONS, STATEFUL_SET, controllers_of
 from topospread.wording import counted
 from topospread_proto.v1 import deletion_order_pb2 as detail
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from topospread.index.pod_classes import PodClass
+    from topospread.kube.objects import OwnerReference
     from topospread.kube.workloads import KnownControllers
 
     Controllers = Mapping[str, KnownControllers]
@@ -77,11 +78,10 @@ def deciders_of(
         labels: its own.
         known: by namespace, of what controls pods; see kube.workloads.controllers_of.
     """
-    owner = next((each for each in owners if each.controller), None)
+    owner = controller_reference(owners)
     if owner is None:
         return ()
-    own = OwnerReference(owner.api_version, owner.kind, owner.name, owner.uid)
-    found = controllers_of(own, labels, known.get(namespace, {}))
+    found = controllers_of(owner, labels, known.get(namespace, {}))
     chain = found[:2] if owner.kind in REVISIONS else found[:1]
     return tuple(_decider(namespace, each) for each in chain)
 
