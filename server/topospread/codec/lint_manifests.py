@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from topospread.codec.manifest_parts import part_of
 from topospread.codec.pods import check_terms, pod_from_proto, selector_from_proto
 from topospread.codec.repulsions import repulsions
 from topospread.errors import FieldViolation, InvalidRequest
@@ -87,13 +88,13 @@ def is_linted(manifest: Manifest) -> bool:
 
 def has_controller(manifest: Manifest) -> bool:
     """Whether another object made this one."""
-    owners = _part(manifest, "metadata").get("ownerReferences")
-    return isinstance(owners, list) and any(_part(each).get("controller") for each in owners)
+    owners = part_of(manifest, "metadata").get("ownerReferences")
+    return isinstance(owners, list) and any(part_of(each).get("controller") for each in owners)
 
 
 def is_large(manifest: Manifest) -> bool:
     """Whether an object has more values, or more text, than is linted in a moment."""
-    metadata = dict(_part(manifest, "metadata"))
+    metadata = dict(part_of(manifest, "metadata"))
     metadata.pop("managedFields", None)
     parts: list[object] = [{**manifest, "metadata": metadata}]
     values = text = 0
@@ -116,7 +117,7 @@ def is_patch(manifest: Manifest) -> bool:
 
     It lacks what its kind must have: the selector, or where there needs to be none, containers.
     """
-    kind, spec = manifest.get("kind"), _part(manifest, "spec")
+    kind, spec = manifest.get("kind"), part_of(manifest, "spec")
     if not isinstance(kind, str) or not spec or not _is_count(spec.get("replicas")):
         return False
     template = known_template(manifest)
@@ -145,7 +146,7 @@ def workload_from_template(template: PodTemplate, message: k8s.Pod | None) -> Li
             cannot be read.
     """
     holder = template.holder
-    kind, spec = str(holder.get("kind") or "Pod"), _part(holder, "spec")
+    kind, spec = str(holder.get("kind") or "Pod"), part_of(holder, "spec")
     malformed: list[FieldViolation] = []
 
     def read(convert: Callable[[], _T], otherwise: _T) -> _T:
@@ -171,7 +172,7 @@ def workload_from_template(template: PodTemplate, message: k8s.Pod | None) -> Li
         path=template.text,
         added_labels=CONTROLLER_LABELS.get(kind, ()),
         rollout=None if wrong else rollout,
-        has_volume_claims=bool(_part(_owner(template)).get("volumeClaimTemplates")),
+        has_volume_claims=bool(part_of(_owner(template)).get("volumeClaimTemplates")),
         repulsions=()
         if message is None
         else read(
@@ -217,19 +218,13 @@ def _terms(selector: k8s.LabelSelector) -> int:
     return len(selector.match_labels) + len(selector.match_expressions)
 
 
-def _part(value: object, name: str = "") -> Mapping[str, Any]:
-    """An object, or a member of one; an empty one where there is none."""
-    part = value.get(name) if name and isinstance(value, Mapping) else value
-    return part if isinstance(part, Mapping) else {}
-
-
 def _owner(template: PodTemplate) -> object:
     """What has the pod template: the object's spec, or that of a CronJob's job."""
     return template.around[-1] if template.around else {}
 
 
 def _pod_spec(template: PodTemplate) -> Mapping[str, Any]:
-    return _part(template.content, "spec")
+    return part_of(template.content, "spec")
 
 
 def _replicas(template: PodTemplate, kind: str) -> int | None:
@@ -240,7 +235,7 @@ def _replicas(template: PodTemplate, kind: str) -> int | None:
         return None if template.replicas is None else min(template.replicas, _MOST_REPLICAS)
     is_job = kind in ("Job", "CronJob")
     name = "parallelism" if is_job else "replicas"
-    given = _part(_owner(template)).get(name)
+    given = part_of(_owner(template)).get(name)
     if given is None:
         return 1 if is_job else None
     if _is_count(given):
@@ -264,30 +259,30 @@ def _rollout(kind: str, spec: Mapping[str, Any], wrong: list[FieldViolation]) ->
     """How a workload is rolled out, by its kind's defaults; `wrong` gets what it cannot be."""
     share = partial(_share, wrong)
     if kind == "Deployment":
-        strategy = _part(spec, "strategy")
+        strategy = part_of(spec, "strategy")
         rolling = strategy.get("type") in (None, "", "RollingUpdate")
         if not rolling:
             return None
         return _rolling(
-            share, _part(strategy, "rollingUpdate"), kind, "spec.strategy.rollingUpdate"
+            share, part_of(strategy, "rollingUpdate"), kind, "spec.strategy.rollingUpdate"
         )
     if kind == "Rollout":
-        strategy = _part(spec, "strategy")
+        strategy = part_of(spec, "strategy")
         if "blueGreen" in strategy:
             return Rollout(_QUARTER, Share(0), REVISION_LABELS[kind], doubles=True)
-        canary = _part(strategy, "canary")
+        canary = part_of(strategy, "canary")
         # Traffic is moved between two whole revisions, unless the old one is to shrink with it.
         is_whole = bool(canary.get("trafficRouting")) and not canary.get("dynamicStableScale")
         return replace(_rolling(share, canary, kind, "spec.strategy.canary"), doubles=is_whole)
     if kind == "DaemonSet":
-        strategy = _part(spec, "updateStrategy")
+        strategy = part_of(spec, "updateStrategy")
         path = "spec.updateStrategy.rollingUpdate.maxSurge"
-        surge = share(_part(strategy, "rollingUpdate").get("maxSurge"), path)
+        surge = share(part_of(strategy, "rollingUpdate").get("maxSurge"), path)
         if surge is None or not surge.number or strategy.get("type") == "OnDelete":
             return None
         return Rollout(surge, Share(0), REVISION_LABELS[kind])
     if kind == "CloneSet":
-        strategy = _part(spec, "updateStrategy")
+        strategy = part_of(spec, "updateStrategy")
         if str(strategy.get("type")).startswith("InPlace"):
             return None
         surge = share(strategy.get("maxSurge"), "spec.updateStrategy.maxSurge") or Share(0)
@@ -322,7 +317,7 @@ def _share(wrong: list[FieldViolation], value: object, path: str) -> Share | Non
 
 def ignored_codes(manifest: Manifest) -> frozenset[str]:
     """Codes that an object's annotation silences, in small letters."""
-    annotations = _part(_part(manifest, "metadata"), "annotations")
+    annotations = part_of(part_of(manifest, "metadata"), "annotations")
     text = annotations.get(IGNORE_ANNOTATION)
     codes = text[:_MOST_IGNORED].split(",") if isinstance(text, str) else ()
     return frozenset(each.strip().lower() for each in codes if each.strip())

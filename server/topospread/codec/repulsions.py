@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from topospread.codec.manifest_parts import part_of
 from topospread.codec.pod_parts import host_ports
 from topospread.codec.pods import selector_from_proto
 from topospread.kube.demands import ALL_ADDRESSES
@@ -60,9 +61,9 @@ def _terms(
     spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str, hash_label: str
 ) -> Iterator[tuple[str, bool]]:
     """Keys of required anti-affinity to other pods of the template, and whether of a revision."""
-    anti = _part(_part(spec, "affinity"), "podAntiAffinity")
+    anti = part_of(part_of(spec, "affinity"), "podAntiAffinity")
     terms = anti.get("requiredDuringSchedulingIgnoredDuringExecution")
-    for term in map(_part, terms[:MOST_TERMS] if isinstance(terms, list) else ()):
+    for term in map(part_of, terms[:MOST_TERMS] if isinstance(terms, list) else ()):
         key, scopes = term.get("topologyKey"), term.get("matchLabelKeys")
         if not isinstance(key, str) or not key or not _covers(term, namespace):
             continue
@@ -85,8 +86,3 @@ def _covers(term: Mapping[str, Any], namespace: str) -> bool:
     if isinstance(chosen, Mapping):
         return not chosen.get("matchLabels") and not chosen.get("matchExpressions")
     return not names
-
-
-def _part(value: object, name: str = "") -> Mapping[str, Any]:
-    part = value.get(name) if name and isinstance(value, Mapping) else value
-    return part if isinstance(part, Mapping) else {}
