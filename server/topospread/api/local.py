@@ -36,7 +36,7 @@ from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.request import DEFAULT_CLUSTER, ProfileRegistry
 from topospread.spread.settings import DEFAULT_RULES
 from topospread.store.dict_store import DictStore
-from topospread.store.values import OBJECT_KINDS, listed
+from topospread.store.values import listed
 from topospread.telemetry.spans import CallSpan
 
 if TYPE_CHECKING:
@@ -56,8 +56,6 @@ MAX_CONSTRAINTS: Final = 1_000_000
 """Whoever loads a cluster into a process may have all of its constraints looked at."""
 
 NO_KINDS: Final[Mapping[Kind, str]] = {}
-ALL_KINDS: Final[Mapping[Kind, str]] = dict.fromkeys(OBJECT_KINDS, "")
-"""That all objects of every kind are among those given."""
 
 _LONGEST: Final = 365 * 86_400.0
 """Seconds from which on a call has no deadline."""

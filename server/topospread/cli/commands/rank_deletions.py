@@ -17,6 +17,7 @@ from topospread.cli.output import Column
 from topospread.cli.request_options import input_options, validation_option
 from topospread.cli.state_source import from_option
 from topospread.cli.template_references import with_templates
+from topospread.kube.workloads import REPLICA_SET
 from topospread.wording import counted
 from topospread_client import (
     ManifestError,
@@ -51,10 +52,9 @@ STRATEGIES: Final = {
 }
 """Values of `--strategy`; others are no choice, but what a controller does."""
 
-_REPLICA_SET: Final = "ReplicaSet"
 _OWN_PODS: Final = frozenset(
     {"Deployment", "StatefulSet", "DaemonSet", "Job", "CloneSet", "Rollout"}
-    | {_REPLICA_SET, "ReplicationController"}
+    | {REPLICA_SET, "ReplicationController"}
 )
 """Kinds that pods tell by themselves or by what controls them; of others the selector tells."""
 
@@ -234,7 +234,7 @@ def _read_workload(
 def _owner(manifests: Sequence[Manifest], *, pods_given: bool) -> Manifest | None:
     """The only workload among manifests. A Deployment's ReplicaSets may stand beside its pods."""
     makers = [each for each in manifests if pod_templates(each.content)]
-    owners = [each for each in makers if each.kind != _REPLICA_SET]
+    owners = [each for each in makers if each.kind != REPLICA_SET]
     if not owners and not pods_given:
         owners = makers
     if len(owners) > 1:

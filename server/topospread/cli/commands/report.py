@@ -16,11 +16,11 @@ from topospread.cli.render.constraint_lists import listed, resolved, workloads_n
 from topospread.cli.render.constraints import (
     STATES,
     complete_states,
-    gaps_text,
     nothing_found,
     parse_states,
     path_of,
     print_table,
+    row_gaps_text,
     show,
     totals_text,
 )
@@ -260,7 +260,7 @@ def _follow(
                 continue
             for each in sorted(changed, key=order):
                 _print(each, message.meta, options, gone=changed is gone)
-        gaps = gaps_text(there.values())
+        gaps = row_gaps_text(there.values())
         if options.output == "table" and gaps not in ("", said):
             output.warn(gaps)
         shown, said = dict(there), gaps
@@ -275,7 +275,7 @@ def _draw(
     headings: bool,
 ) -> None:
     rows = sorted(constraints, key=order)
-    gaps = gaps_text(rows)
+    gaps = row_gaps_text(rows)
     beside = _LINES_BESIDE_ROWS + bool(gaps)
     capacity = max(shutil.get_terminal_size().lines - beside, 1)
     click.echo(_CLEAR, nl=False)

@@ -314,12 +314,12 @@ def waiting_text(each: pb.ConstraintStatus) -> str:
 
 def print_gaps(constraints: Iterable[pb.ConstraintStatus]) -> None:
     """Print what was not looked at of the next replicas, each once."""
-    if gaps := gaps_text(constraints):
+    if gaps := row_gaps_text(constraints):
         click.echo()
         output.echo(gaps)
 
 
-def gaps_text(constraints: Iterable[pb.ConstraintStatus]) -> str:
+def row_gaps_text(constraints: Iterable[pb.ConstraintStatus]) -> str:
     """What was not looked at of the next replicas, each once; empty for nothing."""
     gaps = dict.fromkeys(gap for each in constraints for gap in each.not_modelled)
     return f"not looked at: {', '.join(gaps)}" if gaps else ""
