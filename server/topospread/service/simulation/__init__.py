@@ -1,10 +1,10 @@
 """Simulate, and the choice between node groups: placements on a state that is changed in memory.
 
 `simulate()` answers Simulate and `choose_options()`, in `scale_up.py`, the autoscaler's expander.
-`request.py` checks what is asked, `scenario.py` completes it with the live state, `workloads.py`
-says what is left to place of workloads that are there (`templates.py`: of which template), `run.py`
-places the pods one by one by PlacePod's own choice, `simulate.py` looks for the fewest nodes and
-tells what came of it.
+`request.py` checks what is asked, `batches.py` makes batches of its pods, `scenario.py` completes
+it with the live state, `workloads.py` says what is left to place of workloads that are there
+(`templates.py`: of which template), `run.py` places the pods one by one by PlacePod's own choice,
+`simulate.py` looks for the fewest nodes and tells what came of it.
 
 Nothing is written, and no view that others see is changed.
 """

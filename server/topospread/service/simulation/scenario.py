@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -20,18 +19,15 @@ from topospread.kube.objects import HOSTNAME_LABEL, TERMINAL_PHASES
 from topospread.kube.violations import duplicate, invalid, required
 from topospread.replica.view import Consistency, Freshness
 from topospread.service.decisions.extension_points import all_constraints
-from topospread.service.decisions.pods import PodShape, ShapedPod, check_size
+from topospread.service.decisions.pods import check_size
 from topospread.service.decisions.request import NO_OVERRIDE, PodRef
+from topospread.service.simulation.batches import BatchBuilder, in_pod
 from topospread.service.simulation.request import (
     CHANGES,
-    changed_constraints,
-    unused_changes,
 )
 from topospread.service.simulation.run import PodBatch
 from topospread.service.simulation.workloads import (
-    POD,
     elsewhere,
-    first_number,
     keys_of,
     names_of,
     planned,
@@ -40,7 +36,6 @@ from topospread.service.simulation.workloads import (
 from topospread.service.state.consistent_read import ConsistentRead
 from topospread.store.api import get_one
 from topospread.store.model import Key, Kind
-from topospread_client import ORDINAL_LABELS
 from topospread_proto.v1 import scenario_pb2 as detail
 
 if TYPE_CHECKING:
@@ -51,7 +46,7 @@ if TYPE_CHECKING:
     from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.request import DecisionRequest
-    from topospread.service.simulation.request import GivenPod, SimulationQuestion
+    from topospread.service.simulation.request import SimulationQuestion
     from topospread.service.simulation.workloads import (
         WorkloadName,
         WorkloadPlan,
@@ -59,10 +54,6 @@ if TYPE_CHECKING:
     )
     from topospread.store.api import Reader
     from topospread_proto.kubernetes.v1 import kubernetes_pb2
-
-UNNAMED: Final = "pod"
-
-_NUMBERED: Final = re.compile(r"^(.*?)(\d{1,9})$")
 
 ADD_NODE_GROUPS: Final = f"{CHANGES}.addNodeGroups"
 
@@ -108,6 +99,7 @@ class ScenarioBuilder:
         self._engine = engine
         self._store = store
         self._demands = DemandReader()
+        self._batches = BatchBuilder(engine, self._demands)
 
     def make(self, question: SimulationQuestion) -> Scenario:
         """Check a question against the state, and fetch what it needs.
@@ -135,7 +127,7 @@ class ScenarioBuilder:
         removed = self._removed(question, wrong)
         added = self._added(question, wrong)
         version = self._version(decision)
-        batches = self._batches(question, version, wrong)
+        batches = self._batches.of_request(question, version, wrong)
         wrong += _too_many_judged("pods", batches, FEWER)
         if wrong:
             # The nodes can be looked at all the same; what is on them need not be read.
@@ -157,7 +149,7 @@ class ScenarioBuilder:
         self._check_plans(batches, plans)
         replaced = {_name_of_pod(pod) for plan in plans for pod in plan.replaced}
         evicted = [each for each in evicted if (each.namespace, each.names[0]) not in replaced]
-        batches = [*evicted, *self._with_plans(question, version, batches, plans)]
+        batches = [*evicted, *self._batches.with_plans(question, version, batches, plans)]
         if evicted:
             path, advice = f"{CHANGES}.drainNodes", "drain fewer nodes, or ask for fewer pods"
         else:
@@ -292,136 +284,6 @@ class ScenarioBuilder:
                 violation = invalid("pods", number, f"at most {most} pods {text}")
                 raise InvalidRequest.of([violation])
 
-    def _with_plans(
-        self,
-        question: SimulationQuestion,
-        version: KubernetesVersion,
-        batches: Sequence[PodBatch],
-        plans: Iterable[WorkloadPlan],
-    ) -> list[PodBatch]:
-        """The batches, with what is to be placed of workloads in place of all their replicas."""
-        by_position = {plan.pods.asked: plan for plan in plans}
-        named = {each.pod for each in question.pods if isinstance(each.pod, PodRef)}
-        taken = {(each.namespace, each.name) for each in named}
-        found: list[PodBatch] = []
-        for batch in batches:
-            plan = by_position.get(batch.asked)
-            if plan is None:
-                found.append(batch)
-                continue
-            found += self._planned(question, version, batch, plan, taken)
-        return found
-
-    def _planned(
-        self,
-        question: SimulationQuestion,
-        version: KubernetesVersion,
-        batch: PodBatch,
-        plan: WorkloadPlan,
-        taken: set[tuple[str, str]],
-    ) -> Iterator[PodBatch]:
-        given = question.pods[batch.asked]
-        # Pods of the state are taken as they are.
-        lenient = replace(question, decision=question.decision._replace(validate=False))
-        for pod in plan.waiting:
-            checkpoint()
-            name = pod.metadata.namespace, pod.metadata.name
-            if name in taken:
-                continue
-            taken.add(name)
-            encoded = pod.SerializeToString()
-            of_state = given._replace(pod=encoded)
-            made = self._batch(lenient, version, of_state, None, encoded, set())
-            yield replace(made, asked=batch.asked, of_crowd=True)
-        is_pod = plan.pods.name.kind == POD
-        own = plan.pods.name.namespace, plan.pods.name.name
-        if not plan.numbers or (is_pod and own in taken):
-            return
-        encoded = plan.template.SerializeToString()
-        replicas = None if is_pod else len(plan.numbers)
-        of_template = given._replace(pod=encoded)
-        made = self._batch(question, version, of_template, replicas, encoded, set(), plan.numbers)
-        if is_pod:
-            taken.add(own)
-        yield replace(made, asked=batch.asked)
-
-    def _batches(
-        self,
-        question: SimulationQuestion,
-        version: KubernetesVersion,
-        wrong: list[FieldViolation],
-    ) -> list[PodBatch]:
-        batches: list[PodBatch] = []
-        used: set[int] = set()
-        for position, asked in enumerate(question.message.pods):
-            checkpoint()
-            given = question.pods[position]
-            encoded = self._encoded(question, given, wrong)
-            if encoded is None:
-                continue
-            replicas = asked.replicas if asked.HasField("replicas") else None
-            try:
-                batch = self._batch(question, version, given, replicas, encoded, used)
-            except InvalidRequest as refused:
-                wrong += _in_pod(refused, given)
-                continue
-            batches.append(replace(batch, asked=position))
-        if len(batches) == len(question.pods):
-            wrong += unused_changes(question.changes.constraint_changes, used)
-        return batches
-
-    def _batch(
-        self,
-        question: SimulationQuestion,
-        version: KubernetesVersion,
-        given: GivenPod,
-        replicas: int | None,
-        encoded: bytes,
-        used: set[int],
-        numbers: Sequence[int] | None = None,
-    ) -> PodBatch:
-        shaped = self._engine.intern(framed(encoded))
-        demand, _ = self._demands.of(encoded)
-        shape = shaped.shape
-        if question.changes.constraint_changes:
-            pod = changed_constraints(shape.pod, question.changes.constraint_changes, used)
-            check_size(pod, self._engine.limits)
-            shape = PodShape(pod)
-        if numbers is None:
-            first = first_number(shape.pod.labels) or 0
-            numbers = range(first, first + (1 if replicas is None else replicas))
-        alone = replicas is None and bool(shaped.name)
-        names = [shaped.name] if alone else _names(given, numbers, shaped)
-        uid = shaped.uid if names == [shaped.name] else ""
-        rules = self._engine.rules_of(ShapedPod(shape, "", uid), question.decision, version)
-        numbered = () if shaped.name else _numbered(shape, numbers)
-        recreated = isinstance(given.pod, PodRef) and given.pod in question.removed
-        return PodBatch(
-            numbered[0] if numbered else shape,
-            rules,
-            demand,
-            names,
-            uid,
-            recreated=recreated,
-            numbered=numbered[1:] and numbered,
-        )
-
-    def _encoded(
-        self, question: SimulationQuestion, given: GivenPod, wrong: list[FieldViolation]
-    ) -> bytes | None:
-        if isinstance(given.pod, bytes):
-            return given.pod
-        reference = given.pod
-        pod = object_from_stored(self._engine.stored(question.decision.cluster, reference)).pod
-        if pod.spec.node_name and reference not in question.removed:
-            text = f"it runs on {pod.spec.node_name}: delete it in the same request to move it"
-            wrong.append(invalid(given.path, f"{reference.namespace}/{reference.name}", text))
-            return None
-        if reference in question.removed:
-            pod.ClearField("status")
-        pod.spec.node_name = ""  # it may go elsewhere
-        return pod.SerializeToString()
-
     def _removed(self, question: SimulationQuestion, wrong: list[FieldViolation]) -> list[PodDelta]:
         moves: list[PodDelta] = []
         for number, reference in enumerate(question.removed):
@@ -454,7 +316,7 @@ class ScenarioBuilder:
                 pod = framed(encoded).parse(self._engine.limits.terms)
                 check_size(pod, self._engine.limits)
             except InvalidRequest as refused:
-                wrong += _in_pod(refused, given)
+                wrong += in_pod(refused, given)
                 continue
             where = question.changes.add_pods[number].node or own
             if not where:
@@ -566,33 +428,6 @@ def _name_of(key: Key) -> tuple[str, str]:
 
 def _name_of_pod(pod: kubernetes_pb2.Pod) -> tuple[str, str]:
     return pod.metadata.namespace, pod.metadata.name
-
-
-def _names(given: GivenPod, numbers: Iterable[int], pod: ShapedPod) -> list[str]:
-    """The names of pods by their numbers."""
-    begin = f"{pod.name}-" if pod.name else given.generate_name or f"{UNNAMED}-"
-    return [f"{begin}{number}" for number in numbers]
-
-
-def _numbered(first: PodShape, numbers: Sequence[int]) -> Sequence[PodShape]:
-    """The shapes of a workload's pods by their numbers, where labels have these; else none."""
-    labels = first.pod.labels
-    found = {label: _NUMBERED.match(labels[label]) for label in ORDINAL_LABELS & labels.keys()}
-    begins = {label: match[1] for label, match in found.items() if match}
-    if not begins:
-        return ()
-    shapes = []
-    for number in numbers:
-        checkpoint()
-        own = {label: f"{begin}{number}" for label, begin in begins.items()}
-        same = all(labels[label] == text for label, text in own.items())
-        shapes.append(first if same else PodShape(replace(first.pod, labels={**labels, **own})))
-    return shapes
-
-
-def _in_pod(refused: InvalidRequest, given: GivenPod) -> Sequence[FieldViolation]:
-    named = isinstance(given.pod, PodRef)
-    return (refused.named(given.path) if named else refused.under(given.path)).violations
 
 
 def _no_such_node(path: str, name: str) -> FieldViolation:
