@@ -22,6 +22,7 @@ from tests.index.changes import (
     TERMS,
     TRAITS,
 )
+from topospread.kube.demands import Disk
 from topospread.spread.cells import KEPT
 from topospread.spread.classes import first_members
 
@@ -141,8 +142,11 @@ def assert_holdings(snapshot: Snapshot, cluster: Cluster) -> None:
     for name in cluster.nodes:
         here = [held for node, held in holding if node == name]
         slot = snapshot.slot(name)
-        assert set(holdings.claims_on(slot)) == {c for held in here for c in held.claims}
-        assert set(holdings.disks_on(slot)) == {d for held in here for d in held.disks}
+        on = [*holdings.on(slot)]
+        claims = {each for each in on if isinstance(each, str)}
+        assert claims == {c for held in here for c in held.claims}
+        disks = {each for each in on if isinstance(each, Disk)}
+        assert disks == {d for held in here for d in held.disks}
     for priority in (*PRIORITIES, 5):
         lower = snapshot.lower_priority(priority)
         assert {name: int(lower[snapshot.slot(name)]) for name in cluster.nodes} == {

@@ -78,14 +78,6 @@ class Holdings:
         """The slots where pods have a claim, given as namespace/name."""
         return self._slots((claim,))
 
-    def claims_on(self, slot: int) -> Iterator[str]:
-        """The claims that pods on a slot have, as namespace/name."""
-        return (each for each in self.on(slot) if isinstance(each, str))
-
-    def disks_on(self, slot: int) -> Iterator[Disk]:
-        """The disks that pods on a slot name themselves."""
-        return (each for each in self.on(slot) if isinstance(each, Disk))
-
     def terms_about(
         self, namespace: str, labels: Mapping[str, str]
     ) -> Iterator[tuple[AffinityTerm, Slots]]:

@@ -42,13 +42,8 @@ def refusing_constraints(context: EvaluationContext) -> list[int]:
 
 def unusable_holders(context: EvaluationContext, position: int) -> Bools:
     """[slots] nodes of the domains with the fewest pods; none where the pod can use one of them."""
-    constraint, state = context.hard[position], context.states[position]
-    key = constraint.topology_key
-    present = context.snapshot.membership(constraint.eligibility, key).present
-    if not present.any():
-        return np.zeros_like(context.snapshot.alive)
-    lowest = present & (state.counts == state.counts[present].min())
-    nodes: Bools = context.snapshot.domains(key).spread(lowest) & context.snapshot.alive
+    column = context.snapshot.domains(context.hard[position].topology_key)
+    nodes: Bools = column.spread(_lowest(context, position)) & context.snapshot.alive
     return np.zeros_like(nodes) if (nodes & context.usable).any() else nodes
 
 
@@ -121,7 +116,8 @@ def _of_constraint(
         lacking = context.only_blocked_by(position) & (context.snapshot.domains(key).ids < 0)
         number = int(np.count_nonzero(lacking))
         return f"{shown}: {counted(number, 'usable node')} without the label" if number else ""
-    who = minimum.note or f"held by {_lowest(context, position)}"
+    lowest = np.flatnonzero(_lowest(context, position))
+    who = minimum.note or f"held by {domains_text(context.snapshot.domains(key), lowest)}"
     text = f"{shown}: maxSkew {account.constraint.max_skew} above the minimum closes "
     text += f"{closed} of {counted(account.domain_count, 'domain')}; the minimum is "
     text += f"{minimum.value}, {who}"
@@ -130,13 +126,16 @@ def _of_constraint(
     return text
 
 
-def _lowest(context: EvaluationContext, position: int) -> str:
-    """The domains with the fewest pods."""
+def _lowest(context: EvaluationContext, position: int) -> Bools:
+    """[domains] those with the fewest pods."""
     constraint, state = context.hard[position], context.states[position]
-    key = constraint.topology_key
-    present = context.snapshot.membership(constraint.eligibility, key).present
-    lowest = present & (state.counts == state.counts[present].min())
-    return domains_text(context.snapshot.domains(key), np.flatnonzero(lowest))
+    present: Bools = context.snapshot.membership(
+        constraint.eligibility, constraint.topology_key
+    ).present
+    if not present.any():
+        return present
+    lowest: Bools = present & (state.counts == state.counts[present].min())
+    return lowest
 
 
 def taints_text(context: EvaluationContext, nodes: Bools) -> str:
