@@ -102,8 +102,11 @@ def test_after_writes_were_lost_a_pod_is_placed_all_the_same(start_redis, serve)
                 master.kill()
                 master.start()
 
-            assert placing.result().node
+            placed = placing.result()
+            assert placed.node
 
+            # What was lost may be seen until the server follows the history of the place.
+            client.get_node_table(consistency=placed.meta.revision)
             with pytest.raises(RevisionUnavailable):
                 client.get_node_table(consistency=lost)
         assert stored_pods(client) == set()

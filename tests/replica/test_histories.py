@@ -15,6 +15,7 @@ from tests.store.backends import CLUSTER as STORED
 from tests.store.backends import node
 from tests.waiting import PATIENCE, until
 from topospread.errors import (
+    ClusterLoading,
     DeadlineExceeded,
     IdentityChanged,
     InvalidRequest,
@@ -27,7 +28,7 @@ from topospread.replica.replica import Replica
 from topospread.replica.state import ReplicaOptions
 from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency, Freshness, Token
 from topospread.service.state.write import FEED_KINDS
-from topospread.store.model import Kind, Revision
+from topospread.store.model import Kind
 
 
 def lost(server) -> None:
@@ -354,20 +355,26 @@ def test_a_value_that_cannot_be_read_is_left_out_and_the_rest_is_served(both, ba
     assert fresh.replica.corrupt == 0
 
 
-def test_revision_of_a_history_that_is_being_loaded_is_refused_until_it_is_shown():
-    before, present = Revision(2, "a" * 16), Revision(2, "b" * 16)
-    source: Any = None  # both tags are known: the store is not asked
-    replica = Replica(CLUSTER, source, ReplicaOptions())
-    replica.start_decoding_anew(before)
-    replica.publish(replica.new_builder(), "identity", before)
+def test_revision_of_a_history_that_is_being_loaded_is_to_be_tried_again_until_it_is_shown(
+    both, backend
+):
+    """The store has it, and what is followed is of the history that lost it."""
+    saved = backend.save(both[0].store)
+    both[0].apply("phantom")
+    stands = Replica(CLUSTER, both[0].store, ReplicaOptions(follows=False))
+    stands.start()
+    backend.restore(both[0].store, saved)
+    follow(both, ["a", "b"])
+    token = Token.decode(both[0].apply("instead"))
+    assert token.revision.number == stands.current_view().revision.number
 
-    replica.begin_rebuild()
-    replica.start_decoding_anew(present)
-    token = Token("identity", present)
-    with pytest.raises(RevisionUnavailable):
-        replica.wait_for(token, time.monotonic() + PATIENCE)
-    replica.publish(replica.new_builder(), "identity", present)
-    assert replica.wait_for(token, time.monotonic() + PATIENCE).revision == present
+    with pytest.raises(ClusterLoading, match="lost writes"):
+        stands.wait_for(token, time.monotonic() + PATIENCE)
+    stands.begin_rebuild()
+    with pytest.raises(ClusterLoading):
+        stands.wait_for(token, time.monotonic() + PATIENCE)
+    stands.start()
+    assert stands.wait_for(token, time.monotonic() + PATIENCE).revision == token.revision
 
 
 @pytest.fixture

@@ -347,23 +347,19 @@ class ReplicaState:
                 self.fold(self._builder, lacking, view.revision)
                 self.publish(self._builder, view.identity, revision)
 
-    def apply_local(self, identity: str, transaction: Transaction) -> bool:
+    def apply_local(self, identity: str, transaction: Transaction) -> None:
         """Publish a write of this process at once, if the view reaches up to it.
 
         Otherwise it is kept until what came between is there.
-
-        Returns:
-            Whether the view has it now.
         """
         with self._changed:
             view = self.view
             if not self.loaded or view is None or view.identity != identity:
-                return False
+                return
             if len(self._local_writes) >= LOCAL_WRITES:
                 self._local_writes.clear()
             self._local_writes[transaction.revision.number] = transaction
             self.fold_and_publish(())
-            return self.current_view().revision.number >= transaction.revision.number
 
     # ------------------------------ publishing
 

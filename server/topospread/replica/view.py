@@ -16,6 +16,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import (
+    ClusterLoading,
     InvalidRequest,
     RevisionCompacted,
     RevisionOfOtherHistory,
@@ -150,14 +151,19 @@ class RevisionTags:
 
         Raises:
             RevisionUnavailable: it is not, or the log does not reach back to it.
+            ClusterLoading: it is part of the store's, and what is followed is not any more.
             IdentityChanged: the store has another history by now.
             StoreUnavailable: only the store knows.
         """
         tag = self._tags.get(token.revision.number)
-        if tag is None:
-            self.verify(token)
-        elif tag != token.revision.tag:
-            raise _lost(token)
+        if tag == token.revision.tag:
+            return
+        self.verify(token)
+        if tag is not None:
+            raise ClusterLoading(
+                "the store lost writes when it failed over, and its state is being loaded anew: "
+                "try again"
+            )
 
     def verify(self, token: Token) -> None:
         """Ask the store whether a revision is part of its history; errors as of check()."""
