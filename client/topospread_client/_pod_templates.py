@@ -192,23 +192,25 @@ def _add(found: SpreadParts, holder: Mapping[str, Any], root: Path) -> None:
     if isinstance(kind, str) and (kind in _UNREAD or kind == "Pod"):
         return
     template = _known_template(holder, root)
+    known: set[Path] = {root}
     if template is not None:
         found.templates.append(template)
-        if is_own_kind(holder):
-            return
+        known.add(template.path)
+    # Kubernetes' own kinds hold no other template: what looks like one is misplaced.
+    has_others = template is None or not is_own_kind(holder)
     waiting: list[tuple[Path, Any, tuple[Any, ...]]] = [(root, holder, ())]
     while waiting:
         path, part, around = waiting.pop()
-        if len(path) > MOST_DEPTH or (template is not None and path == template.path):
+        if len(path) > MOST_DEPTH or (template and path == (*template.path, "spec")):
             continue
         if isinstance(part, list | tuple):
             members = [((*path, at), each) for at, each in enumerate(part)]
         elif not isinstance(part, Mapping):
             continue
-        elif path != root and _is_object(part) and part["kind"] != "Pod":
+        elif has_others and path not in known and _is_object(part) and part["kind"] != "Pod":
             _add(found, part, path)
             continue
-        elif path != root and (_is_object(part) or _is_template(part)):
+        elif has_others and path not in known and (_is_object(part) or _is_template(part)):
             found.templates.append(PodTemplate(path, part, holder, around))
             continue
         else:

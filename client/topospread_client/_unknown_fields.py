@@ -236,7 +236,10 @@ def _checked_parts(manifest: Mapping[str, Any]) -> list[_Checked]:
             spec = each.content.get("spec") if isinstance(each.content, Mapping) else None
             given = spec.get(CONSTRAINTS) if isinstance(spec, Mapping) else None
             parts += _constraints(given, (*each.path, "spec", CONSTRAINTS), each.holder)
+    checked = [each.path for each in found.templates if has_known_template(each.holder)]
     for listed in found.lists:
+        if any(listed.path[: len(path)] == path for path in checked):
+            continue
         if has_known_template(listed.holder):
             parts.append(_misplaced(listed))
         else:

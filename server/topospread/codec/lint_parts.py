@@ -126,8 +126,7 @@ def lint_parts(manifest: Manifest, *, is_applied: bool = False) -> list[LintedPa
         elif template.holder is manifest or not has_controller(template.holder):
             parts.append(_of_template(reader, template, variables))
     for each in lists:
-        if not has_known_template(each.holder) or is_patch(each.holder):
-            parts += _of_list(reader, manifest, each)
+        parts += _of_list(reader, manifest, each)
     for path in all_paths[MOST_PARTS : MOST_PARTS + 1]:
         parts.append(unread_part(manifest, path, f"more than {MOST_PARTS} are too many"))
     if not parts and not has_known_template(manifest):
