@@ -153,6 +153,33 @@ def test_a_broken_manifest_in_a_folder_is_named(bare, folder, name, content, say
     assert says in found.err
 
 
+def test_lint_leaves_out_what_is_no_manifest(bare, folder):
+    values = "topologySpreadConstraints: [{topologyKey: zone name}]\n"
+    write(folder, {"Chart.yaml": "name: x\n", "values.yaml": values, "x/tsconfig.json": '{"a": 1}'})
+    found = bare("lint", "-R", "-f", "dump")
+    assert found.code == 1
+    assert "dump/values.yaml:1: error ImpossibleKey" in found.out
+    assert "left out: 2 files that are no manifests: Chart.yaml and tsconfig.json" in found.err
+
+    named = bare("lint", "-f", "dump/Chart.yaml")
+    assert (named.code, "has no `kind`: Helm reads such a file" in named.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("name: x\n", "no file in it is a manifest: left out: 1 file that is no manifest: a.yaml"),
+        (f"{ONE}\n---\nname: x\n", "dump/a.yaml:3: this object has no `kind`"),
+    ],
+    ids=["none is one", "behind an object"],
+)
+def test_lint_of_no_manifest_is_no_pass(bare, folder, content, says):
+    write(folder, {"a.yaml": content})
+    found = bare("lint", "-f", "dump")
+    assert found.code == 2
+    assert says in found.err
+
+
 def test_a_link_to_a_folder_is_left_out(bare, folder):
     write(folder, {"nodes.json": NODES, "shop/pods.json": PODS})
     (folder / "shop" / "up").symlink_to(folder)

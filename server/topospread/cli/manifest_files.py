@@ -108,19 +108,33 @@ def read(
 
     `whole` refuses what may be a part of something longer; `lined` keeps the line of each part of
     an object, where the file is YAML; `lists` is as of `stream`; `kindless` says which documents
-    without a kind are taken, as values of a chart are. With it JSON patches of others are left out.
+    without a kind are taken, as values of a chart are. With it JSON patches of others are left out,
+    and files of a directory that hold no objects of Kubernetes, which is said on stderr.
     """
     found: list[Manifest] = []
     budget = _ReadBudget()
     for path in paths:
-        for name in files_of(path, recursive=recursive):
+        left_out = LeftOut()
+        files = files_of(path, recursive=recursive)
+        begun = len(found)
+        for name in files:
             with opened(name) as (file, source):
                 content = budget.read(file, source)
             _check_begun(content, name)
             parts = _parts(content, source, lined=lined)
             if whole:
                 _check_complete(content, source, parts, regular=file.is_regular)
-            found.extend(_manifests(parts, source, lists, kindless))
+            before = len(found)
+            try:
+                found.extend(_manifests(parts, source, lists, kindless))
+            except NotManifest:
+                if kindless is None or files == [path] or len(found) > before:
+                    raise
+                left_out.add(PurePath(name).name)
+        if left_out.text and len(found) == begun:
+            raise BadInput(f"{path}: no file in it is a manifest: {left_out.text}")
+        if left_out.text:
+            output.warn(f"{path}: {left_out.text}")
     return found
 
 
