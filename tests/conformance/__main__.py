@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import FrameType
 
-    from tests.conformance.recordings import Cluster
     from topospread_client import Connection
 
 
@@ -159,17 +158,17 @@ def _run(
     """Run cases, those about one cluster together; clusters are deleted also on the way out."""
     stopped = threading.Event()
 
-    def ask(cluster: Cluster, about: Sequence[RecordedCase]) -> list[CaseResult]:
+    def ask(about: Sequence[RecordedCase]) -> list[CaseResult]:
         if stopped.is_set():
             return []
-        with temporary_cluster(connection, cluster, timeout) as loaded:
+        with temporary_cluster(connection, about[0].cluster, timeout) as loaded:
             return [case.run(loaded) for case in about if not stopped.is_set()]
 
     with ThreadPoolExecutor(jobs, "conformance") as pool:
         try:
-            running = [pool.submit(ask, group[0].cluster, group) for group in _by_cluster(cases)]
-            for done in as_completed(running):
-                yield from done.result()
+            # Not as_completed(): interrupted, it may keep the locks of futures, and pools wait.
+            for results in pool.map(ask, _by_cluster(cases)):
+                yield from results
         finally:
             stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
