@@ -178,6 +178,9 @@ def _documents(made: _Schema) -> _Json:
         constraints=made.array(decisions.ConstraintState),
         notModelled=_STRINGS,
     )
+    evaluated["properties"]["items"]["items"]["properties"]["nextReplica"] = made.reference(
+        NextReplica
+    )
     del made.definitions["EvaluatePodResponse"]
     # Where no soft constraint scores nodes they have a name alone.
     made.definitions["NodeScore"]["required"] = []

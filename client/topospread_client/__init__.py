@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         is_own_kind as is_own_kind,
         known_template as known_template,
         pod_templates as pod_templates,
+        misspelt_constraints as misspelt_constraints,
         spread_parts as spread_parts,
         template_reference as template_reference,
     )
@@ -108,7 +109,7 @@ _LAZY: Final = {
         """,
         "_pod_templates": """
             ConstraintList PodTemplate SpreadParts has_known_template is_own_kind known_template
-            pod_templates spread_parts template_reference
+            misspelt_constraints pod_templates spread_parts template_reference
         """,
         "_status": "error_from_status",
         "_unknown_fields": "KUBERNETES_VERSION unknown_fields",

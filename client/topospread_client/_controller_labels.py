@@ -54,6 +54,32 @@ CONTROLLER_LABELS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 """Labels that controllers add to the pods of each kind of workload."""
 
 
+_NAME_LABELS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "actions.github.com/AutoscalingRunnerSet": "actions.github.com/scale-set-name",
+        "actions.summerwind.dev/RunnerDeployment": "runner-deployment-name",
+        "argoproj.io/Workflow": "workflows.argoproj.io/workflow",
+        "batch.volcano.sh/Job": "volcano.sh/job-name",
+        "elasticsearch.k8s.elastic.co/Elasticsearch": "elasticsearch.k8s.elastic.co/cluster-name",
+        "jobset.x-k8s.io/JobSet": "jobset.sigs.k8s.io/jobset-name",
+        "kubevirt.io/VirtualMachine": "vm.kubevirt.io/name",
+        "kubevirt.io/VirtualMachineInstance": "vm.kubevirt.io/name",
+        "leaderworkerset.x-k8s.io/LeaderWorkerSet": "leaderworkerset.sigs.k8s.io/name",
+        "ray.io/RayCluster": "ray.io/cluster",
+        "serving.knative.dev/Service": "serving.knative.dev/service",
+        "sparkoperator.k8s.io/SparkApplication": "sparkoperator.k8s.io/app-name",
+    }
+)
+"""Labels by which well-known controllers give all pods the name of their object, by its kind."""
+
+
+def add_name_label(pod: Pod, group: str, kind: str, name: str) -> None:
+    """Add the label by which all pods of an object tell its name, where its kind has one."""
+    label = _NAME_LABELS.get(f"{group}/{kind}", "")
+    if label and name and label not in pod.metadata.labels:
+        pod.metadata.labels[label] = name
+
+
 def add_controller_labels(
     pod: Pod, kind: str, name: str, spec: Mapping[str, Any], *, known_only: bool = False
 ) -> None:

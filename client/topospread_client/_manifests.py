@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from topospread_client._controller_labels import add_controller_labels
+from topospread_client._controller_labels import add_controller_labels, add_name_label
 from topospread_client._errors import INVALID_FIELDS, InvalidRequest, Violation, invalid
 from topospread_client._manifest_fields import (
     FieldTypeError,
@@ -285,6 +285,8 @@ def _pod_of_template(found: PodTemplate, *, known_labels_only: bool) -> Pod:
     pod.metadata.name = ""
     pod.metadata.generate_name = f"{meta.name}-"
     pod.metadata.namespace = meta.namespace
+    group, _, _ = _text(holder, "apiVersion").rpartition("/")
+    add_name_label(pod, group, kind, meta.name)
     beside = found.around[-1] if found.around else None
     around = beside if isinstance(beside, Mapping) else {}  # templates may be elements of a list
     if len(found.around) == len(own_path(kind)):  # its controller's labels are those of its kind

@@ -8,7 +8,7 @@ for, also in the objects that they hold. Metadata and status are not looked at.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -17,11 +17,18 @@ Path: TypeAlias = "tuple[str | int, ...]"
 
 CONSTRAINTS: Final = "topologySpreadConstraints"
 
-_ANCHORED: Final = f"({CONSTRAINTS})"
-"""Ends the key of constraints in a pattern of a policy: ``+(topologySpreadConstraints)``."""
+_ONE: Final = "topologySpreadConstraint"
+"""What a few other kinds call the list."""
 
-_SEPARATORS: Final = re.compile(r"[/.\[\]:]+")
-"""Between the steps of paths of JSON patches, of Istio's overlays and of Helm's parameters."""
+_ALIKE: Final = re.compile(r"(?i)topology_?spread_?con[a-z]{0,20}$")
+"""Names that are nearly that of constraints."""
+
+_MOST_MISSPELT: Final = 100
+
+_SEPARATORS: Final = re.compile(r"[/.\[\]:()]+")
+"""Between the steps of paths: of JSON patches, of Istio's overlays, of Helm's parameters and of
+Gatekeeper's locations; and around the names in a policy's patterns: ``+(a)``.
+"""
 
 _SPEC_TEMPLATE: Final = ("spec", "template")
 
@@ -107,11 +114,13 @@ class ConstraintList(NamedTuple):
         path: of the list, from the object's root.
         content: of any type.
         holder: the object that has it: the one that was looked at, or one within that.
+        is_part: its constraints have one field each, which a patch sets.
     """
 
     path: Path
     content: Any
     holder: Mapping[str, Any]
+    is_part: bool = False
 
     @property
     def text(self) -> str:
@@ -179,6 +188,30 @@ def spread_parts(manifest: Mapping[str, Any]) -> SpreadParts:
     return found
 
 
+def misspelt_constraints(manifest: Mapping[str, Any]) -> list[str]:
+    """Paths of constraints in an object whose name is nearly theirs, 100 at most."""
+    found: list[str] = []
+    waiting: list[tuple[Path, Any]] = []
+    if isinstance(manifest, Mapping):
+        waiting.append(((), manifest))
+    while waiting and len(found) < _MOST_MISSPELT:
+        path, part = waiting.pop()
+        members = part.items() if isinstance(part, Mapping) else enumerate(part)
+        for name, each in members:
+            if _is_misspelt(name, each):
+                found.append(path_text((*path, name)))
+            elif isinstance(each, Mapping | list | tuple) and len(path) < MOST_DEPTH:
+                waiting.append(((*path, name), each))
+    return found
+
+
+def _is_misspelt(name: object, value: object) -> bool:
+    if not isinstance(name, str) or name == CONSTRAINTS or not _ALIKE.match(name):
+        return False
+    first = value[0] if isinstance(value, list | tuple) and value else value
+    return bool(_get(first, "topologyKey"))
+
+
 def template_reference(manifest: Mapping[str, Any]) -> str:
     """Kind and name of the object whose template this one takes, as a Rollout may; else empty."""
     ref = _get(_get(manifest, "spec"), "workloadRef")
@@ -212,18 +245,28 @@ def _add(found: SpreadParts, holder: Mapping[str, Any], root: Path) -> None:
             continue
         elif has_others and path not in known and (_is_object(part) or _is_template(part)):
             found.templates.append(PodTemplate(path, part, holder, around))
+            if CONSTRAINTS in part:  # beside its spec
+                found.lists.append(ConstraintList((*path, CONSTRAINTS), part[CONSTRAINTS], holder))
+            if isinstance(given := _get(part.get("spec"), _ONE), list):
+                found.lists.append(ConstraintList((*path, "spec", _ONE), given, holder))
             continue
         else:
-            key = _key_of_constraints(part)
-            if key:
-                found.lists.append(ConstraintList((*path, key), part[key], holder))
-            elif _sets_constraints(part):
-                _add_set(found, part, path, holder)
+            # With a slash it is the key of a label or an annotation.
+            named = {key: steps for key in part if (steps := _steps(key)) and "/" not in key}
+            keys = [key for key, steps in named.items() if len(steps) == 1]
+            keys += [_ONE] if has_others and isinstance(part.get(_ONE), list) else []
+            if keys:
+                found.lists.extend(ConstraintList((*path, key), part[key], holder) for key in keys)
+            elif "value" in part and (steps := _steps(part.get("path", part.get("name")))):
+                _add_set(found, part, path, holder, steps[1:])
                 continue
+            elif set_by := _sets_fields(part, named):
+                # What sets the first of their fields stands for all, as of a list of parameters.
+                found.lists.append(ConstraintList((*path, set_by), {"value": None}, holder))
             members = [
                 ((*path, str(name)), each)
                 for name, each in part.items()
-                if name not in (key, "metadata") and (path != root or name != "status")
+                if name not in (*keys, "metadata") and (path != root or name != "status")
             ]
         inner = (*around, part)
         waiting += [
@@ -269,32 +312,49 @@ def _is_template(part: Mapping[str, Any]) -> bool:
     return isinstance(spec, Mapping) and ("containers" in spec or CONSTRAINTS in spec)
 
 
-def _key_of_constraints(part: Mapping[Any, Any]) -> str:
-    """The key of constraints in a mapping, as it is or with an anchor of a policy; else empty."""
-    if CONSTRAINTS in part:
-        return CONSTRAINTS
-    return next((key for key in part if isinstance(key, str) and key.endswith(_ANCHORED)), "")
+def _steps(path: object) -> list[str]:
+    """Steps of a path, a key for example, from constraints on; none where it has none of these."""
+    if not isinstance(path, str) or CONSTRAINTS not in path:
+        return []
+    steps = [each for each in _SEPARATORS.split(path) if each]
+    return steps[steps.index(CONSTRAINTS) :] if CONSTRAINTS in steps else []
 
 
-def _sets_constraints(part: Mapping[Any, Any]) -> bool:
-    """Whether it sets constraints by path or name, as a JSON patch or a chart's parameter does."""
-    name = part.get("path", part.get("name"))
-    return isinstance(name, str) and CONSTRAINTS in _SEPARATORS.split(name) and "value" in part
+def _sets_fields(part: Mapping[Any, Any], named: Mapping[str, list[str]]) -> str:
+    """The key of a mapping that sets fields of constraints; empty where none does.
+
+    `named` has the steps of its keys that name constraints.
+    """
+    if _steps(part.get("location")):
+        return "location"
+    return next((key for key, (_, *below) in named.items() if _is_position(below[0])), "")
 
 
 def _add_set(
-    found: SpreadParts, part: Mapping[Any, Any], path: Path, holder: Mapping[str, Any]
+    found: SpreadParts,
+    part: Mapping[Any, Any],
+    path: Path,
+    holder: Mapping[str, Any],
+    below: Sequence[str],
 ) -> None:
     """Add constraints that are set by a path; where it is fields of them, what sets the first."""
-    steps = [each for each in _SEPARATORS.split(part.get("path", part.get("name"))) if each]
-    given, below = part["value"], steps[steps.index(CONSTRAINTS) + 1 :]
-    if not below or below == ["-"] or (len(below) == 1 and below[0].isdecimal()):
-        listed = [given] if isinstance(given, Mapping) else given
-        found.lists.append(ConstraintList((*path, "value"), listed, holder))
+    given = part["value"]
+    at = (*path, "value")
+    is_one = bool(below) and _is_position(below[0])
+    if not below or (is_one and len(below) == 1):
+        found.lists.append(ConstraintList(at, [given] if below else given, holder))
+        return
+    if is_one and len(below) == 2 and "op" in part:
+        found.lists.append(ConstraintList(at, [{below[1]: given}], holder, is_part=True))
         return
     last = found.lists[-1] if found.lists else None
     if last is None or last.path[:-1] != path[:-1]:
         found.lists.append(ConstraintList(path, part, holder))
+
+
+def _is_position(step: str) -> bool:
+    """Whether a step of a path is an element of a list, the one behind its end for example."""
+    return step == "-" or step.isdecimal()
 
 
 def _get(value: object, name: str | int) -> Any:

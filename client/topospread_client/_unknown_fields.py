@@ -55,6 +55,9 @@ _BESIDES: Final = frozenset(
 )
 """Fields below which nothing is that people put somewhere else by mistake."""
 
+_SELECTORS: Final = frozenset({"labelSelector"})
+"""Fields of a constraint that are objects."""
+
 _OFTEN_MISPLACED: Final = ("PodSpec", "TopologySpreadConstraint", "PodTemplateSpec", "ObjectMeta")
 """Types whose fields are looked for in all of an object, where one of them stands in none of it."""
 
@@ -63,6 +66,7 @@ _MORE_FIELDS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Fields that constraints have in objects of an API group, of which its controller makes others."""
 
+_AT_ROOT: Final = "it belongs at the root of the object"
 _DIRECTIVE: Final = "$"
 """Begins what a strategic merge patch has beside fields: ``$patch: delete``."""
 
@@ -83,6 +87,7 @@ class _Unknown(NamedTuple):
     path: Path
     known: _Type
     value: object
+    beside: Mapping[str, Any]
 
 
 class _Checked(NamedTuple):
@@ -128,7 +133,7 @@ def _find(known: _Type, fields: Any) -> list[_Unknown]:
         return found
     for name, value in fields.items():
         if name not in known:
-            found.append(_Unknown((str(name),), known, value))
+            found.append(_Unknown((_name_text(name),), known, value, fields))
         elif (part := known[name]) is None or not value:
             continue
         elif not part.listed:
@@ -139,6 +144,13 @@ def _find(known: _Type, fields: Any) -> list[_Unknown]:
                 if below := _find(part.type, element):
                     found += _prefixed((name, number), below)
     return found
+
+
+def _name_text(name: object) -> str:
+    """A key as YAML writes it."""
+    if name is None or isinstance(name, bool):
+        return "null" if name is None else str(name).lower()
+    return str(name) or '""'
 
 
 def _prefixed(path: Path, found: list[_Unknown]) -> Iterator[_Unknown]:
@@ -152,14 +164,17 @@ def _hint(part: _Checked, unknown: _Unknown, prefix: str) -> str:
     name, path = str(last), (*part.path, *above)
     if len(name) > _LONGEST_NAME:
         return ""
+    if hint := _hint_in_constraint(unknown, name, _path_prefix(prefix, path)):
+        return hint
     if (below := _place_below(unknown.known, name)) is not None:
         return _belongs(prefix, path, below)
     similar = _similar(name, unknown.known)
     outer = list(_types_along(part.type, above))[-2::-1]
     if not similar or name in types["TopologySpreadConstraint"]:
         for end, known in outer:
-            if name in known and (end or part.path):
-                return _belongs(prefix, path[: len(part.path) + end], ())
+            if name in known:
+                at = path[: len(part.path) + end]
+                return _belongs(prefix, at, ()) if at else _AT_ROOT
     if unknown.known is types["LabelSelector"] and isinstance(unknown.value, str | int | float):
         return _belongs(prefix, path, ("matchLabels",))
     if similar:
@@ -171,9 +186,37 @@ def _hint(part: _Checked, unknown: _Unknown, prefix: str) -> str:
     return ""
 
 
+def _hint_in_constraint(unknown: _Unknown, name: str, path: str) -> str:
+    """What is meant by a field of a constraint that is a part of another's name, or its content."""
+    types, value, beside = _types(), unknown.value, unknown.beside
+    if unknown.known is not types["TopologySpreadConstraint"]:
+        return ""
+    lacking = [each for each in unknown.known if each not in beside]
+    ends = [each for each in lacking if len(name) > 2 and each.lower().endswith(name.lower())]
+    if len(ends) == 1 and (ends[0] not in _SELECTORS or isinstance(value, Mapping)):
+        return f'did you mean "{ends[0]}"?'
+    if name in types["LabelSelector"] or _similar(name, unknown.known):
+        return ""
+    selector = beside.get("labelSelector")
+    if isinstance(value, Mapping):
+        if value.keys() & unknown.known.keys():
+            return "its fields belong in the constraint itself"
+        if not selector and value.keys() & types["LabelSelector"].keys():
+            return 'did you mean "labelSelector"?'
+    is_map = isinstance(value, Mapping) and not selector  # nothing else in a constraint is one
+    is_label = "/" in name or ("labelSelector" in beside and not selector)
+    if is_map or (is_label and isinstance(value, str | int | float)):
+        return f"it belongs under {path}labelSelector.matchLabels"
+    return ""
+
+
 def _belongs(prefix: str, path: Path, below: tuple[str, ...]) -> str:
     where = ".".join(filter(None, (path_text(path), *below)))
     return f"it belongs under {prefix}{where}"
+
+
+def _path_prefix(prefix: str, path: Path) -> str:
+    return f"{prefix}{path_text(path)}." if path else prefix
 
 
 def _place_below(known: _Type, name: str) -> tuple[str, ...] | None:

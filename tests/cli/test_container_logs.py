@@ -72,7 +72,7 @@ def written(tmp_path):
 def test_logs_are_left_out(written, content, expected):
     path = written(content)
     assert [each.label for each in read([path])] == expected
-    assert [each.label for each in stream(path, lambda *_: None)] == expected
+    assert [each.label for each in stream([path], lambda *_: None)] == expected
 
 
 def filtered(content: str, size: int) -> str:
@@ -111,7 +111,7 @@ def test_a_dump_that_is_cut_in_a_log_is_refused(written):
     with pytest.raises(BadInput, match="ends within the log of container c of pod d/a: it was cut"):
         read([path])
     with pytest.raises(BadInput, match="it was cut"):
-        list(stream(path, lambda *_: None))
+        list(stream([path], lambda *_: None))
 
 
 def test_a_line_behind_a_log_has_its_number(written):

@@ -1,4 +1,4 @@
-"""Names of workloads of any kind, in `explain` and `report`, on every way in."""
+"""Names of workloads of any kind, in each verb that takes one, on every way in."""
 
 from __future__ import annotations
 
@@ -117,10 +117,11 @@ MISSING = {
     "b-77-x": "there is pod/web/b-77-x",
     "birdsite": "there is rollout/web/birdsite",
     "deploy/birdsite -n web": "there is rollout/web/birdsite",
-    "cronjob/import -n jobs": "no pod of cronjob/jobs/import is in the state",
+    "cronjob/import -n jobs": "no pod of cronjob/jobs/import is in the state: there is job/jobs/",
     "foo/nothing -n web": "no pod of foo/web/nothing is in the state",
     "db/b-77-x -n web": "'db/b-77-x' is not in --namespace web",
     "rollout//birdsite": "is no name of a pod or workload",
+    "fleet/import -n jobs": "no pod of fleet/jobs/import is in the state: there is job/jobs/import",
 }
 
 COUNTED_BY_MANIFESTS = [
@@ -149,15 +150,18 @@ def asking(request, bare, tmp_path):
     return topospread
 
 
-def test_workloads_of_any_kind_are_explained_by_name(asking):
+@pytest.mark.parametrize("verb", ["explain", "evaluate", "simulate"])
+def test_workloads_of_any_kind_are_judged_by_name(asking, verb):
     for typed, meant in EXPLAINED.items():
-        said = asking("explain", *typed.split())
-        assert (typed, said.lines[0]) == (typed, meant)
+        if verb != "simulate" or not meant.startswith("Pod "):  # those run
+            said = asking(verb, *typed.split())
+            assert (typed, said.lines[0]) == (typed, meant)
 
 
-def test_a_missing_name_is_answered_with_where_it_is(asking):
+@pytest.mark.parametrize("verb", ["explain", "evaluate", "simulate"])
+def test_a_missing_name_is_answered_with_where_it_is(asking, verb):
     for typed, text in MISSING.items():
-        said = asking("explain", *typed.split())
+        said = asking(verb, *typed.split())
         assert (typed, said.code, text in said.err) == (typed, 2, True), said.err
 
 
@@ -182,6 +186,9 @@ UNREPORTED = {
     "rs/web/other": "of ReplicaSet/other in namespace web",
     "rs/other -n web": "of ReplicaSet/other in namespace web: -A looks in all namespaces",
     "ds/db/log": "of DaemonSet/log in namespace db",
+    "dc/old/rc": (
+        "of DeploymentConfig/rc in namespace old: did you mean ReplicationController/rc-3?"
+    ),
 }
 """Names that have no rows, and what is said of them."""
 
@@ -279,6 +286,33 @@ def test_a_manifest_is_found_in_a_folder_with_what_is_left_out(bare, tmp_path):
         "no pod of deployment/web/queit"
         in bare("explain", "deploy/web/queit", "--from", str(tmp_path)).err
     )
+
+
+def test_the_owner_of_stateful_sets_is_reported_by_these(bare, tmp_path):
+    sets = [("main", "p-0"), ("main", "p-1"), ("other", "q-0")]
+    pods = [pod(f"{name}-0", "mon", ("StatefulSet", "apps/v1", name), app="p") for _, name in sets]
+    objects = [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {
+                "name": name,
+                "namespace": "mon",
+                "ownerReferences": [
+                    {"apiVersion": "monitoring.coreos.com/v1", "kind": "Prometheus"}
+                    | {"name": by, "uid": "u", "controller": True}
+                ],
+            },
+            "spec": {},
+        }
+        for by, name in sets
+    ]
+    path = tmp_path / "state.yaml"
+    path.write_text("".join([NODES, *pods, *(f"---\n{json.dumps(each)}\n" for each in objects)]))
+    for typed in ("prometheus/main", "prom/mon/main", "prometheuses main -n mon", "prom main"):
+        said = bare("report", *typed.split(), "--from", str(path), "-o", "json")
+        rows = json.loads(said.out)["items"]
+        assert {row["owner"]["name"] for row in rows} == {"p-0", "p-1"}, typed
 
 
 WRITTEN = ("deploy/quiet", "quiet", "web/quiet", "sts/quiet -n web", "deployments.apps quiet -n x")

@@ -19,7 +19,7 @@ from tests.cli.owned import (
     tasks,
     workload,
 )
-from topospread.service.simulation import scenario
+from topospread.service.simulation import checks
 
 REVISION = {HASH: "5d8f"}
 OF_WEB = "ReplicaSet/web-5d8f"
@@ -33,6 +33,9 @@ def web(name, node="", **more):
 
 ONE_WAITS = [web("web-1", "a1"), web("web-2")]
 FOUR_RUN = [web(f"web-{n}", node) for n, node in enumerate(("a1", "b1", "c1", "a1"))]
+
+GOING = web("web-3")
+GOING["metadata"]["deletionTimestamp"] = "2026-01-01T00:30:00Z"
 
 
 def ordinal(number, node=""):
@@ -81,7 +84,7 @@ CASES = {
         workload("Deployment", "web", replicas=4),
         [],
         [],
-        "has 4 pods in the state (4 run): no more are asked for, and none is placed",
+        "no more are asked for, and none is placed (images are not compared: another one is a",
     ),
     "more run than are asked for": (
         FOUR_RUN,
@@ -118,6 +121,27 @@ CASES = {
         ["web-2"],
         "Deployment shop/web has 2 pods",
     ),
+    "one waits beyond a gap, and the number is not given": (
+        [ordinal(0, "a1"), ordinal(2)],
+        workload("StatefulSet", "db"),
+        [],
+        ["db-2", "db-1"],
+        "the 1 that waits is placed, 1 more is made",
+    ),
+    "one beyond a gap goes with its node, and the number is not given": (
+        [ordinal(0, "a1"), ordinal(2, "b1")],
+        workload("StatefulSet", "db"),
+        ["--drain", "b1"],
+        ["db-1", "db-2"],
+        "has 2 pods in the state (1 runs, 1 goes): 2 more are made",
+    ),
+    "all go with their node, and an autoscaler has the number": (
+        [web("web-1", "a1"), web("web-2", "a1")],
+        workload("Deployment", "web"),
+        ["--drain", "a1"],
+        ["web-0", "web-1"],
+        "has 2 pods in the state (2 go): 2 more are made",
+    ),
     "of another name": (
         ONE_WAITS,
         workload("Deployment", "other", replicas=1),
@@ -131,6 +155,13 @@ CASES = {
         [],
         ["web-0", "web-1"],
         "theirs (topologySpreadConstraints), so this is taken for a rollout, judged at its end: 2",
+    ),
+    "another template, of a ReplicaSet, whose pods stay": (
+        [pod_of("ReplicaSet/web", "web-a", "a1")],
+        workload("ReplicaSet", "web", replicas=2, constraints=[spread(maxSkew=2)]),
+        [],
+        ["web-0"],
+        "ReplicaSet shop/web has 1 pod in the state (1 runs): 1 more is made",
     ),
     "several fields differ": (
         ONE_WAITS,
@@ -218,6 +249,16 @@ CASES = {
         [],
         "no more are asked for",
     ),
+    "a Job without completions, one of whose pods has succeeded": (
+        [
+            pod_of("Job/job", "job-w", "a1", phase="Succeeded"),
+            *[pod_of("Job/job", f"job-{each}", "b1") for each in "xy"],
+        ],
+        workload("Job", "job", parallelism=4),
+        [],
+        [],
+        "has 3 pods in the state (2 run, 1 succeeded): no more are asked for",
+    ),
     "a Job of another API group": (
         [pod_of("Job/vc", f"vc-t-{n}", "a1", api=VOLCANO) for n in range(2)],
         tasks("vc", 3),
@@ -264,13 +305,34 @@ CASES = {
         "Pod shop/web-1 runs on a1 already: it is not placed",
     ),
     "a pod that waits": (ONE_WAITS, web("web-2"), [], ["web-2"], "is in the state and waits"),
+    "a pod that is being deleted": (
+        [{**GOING, "spec": {**GOING["spec"], "nodeName": "a1"}}],
+        GOING,
+        [],
+        [],
+        "Pod shop/web-3 is being deleted: it is not placed",
+    ),
+    "a pod that is being deleted, and removed": (
+        [GOING],
+        GOING,
+        ["--delete-pod", "shop/web-3"],
+        ["web-3"],
+        None,
+    ),
+    "a pod that has ended": (
+        [web("job-1", "a1", phase="Succeeded")],
+        web("job-1"),
+        [],
+        [],
+        "Pod shop/job-1 has ended (Succeeded): it is not placed",
+    ),
     "copies of a pod": (ONE_WAITS, web("web-1"), ["--replicas", "1"], ["web-1-0"], None),
     "pods of drained nodes are missing": (
         FOUR_RUN,
         workload("Deployment", "web", replicas=4),
         ["--drain", "b1"],
         ["web-0"],
-        "has 3 pods in the state (3 run): 1 more is made",
+        "has 4 pods in the state (3 run, 1 goes): 1 more is made",
     ),
     "pods of drained nodes that are placed anew are not": (
         FOUR_RUN,
@@ -441,7 +503,7 @@ def test_a_rollout_is_judged_at_its_end(asked, case, given):
 
 def test_pods_of_the_state_count_for_the_bounds(asked, monkeypatch):
     waiting = [web(f"web-{number}") for number in range(4)]
-    monkeypatch.setattr(scenario, "MOST_JUDGED", 3)
+    monkeypatch.setattr(checks, "MOST_JUDGED", 3)
     answer = asked("file", waiting, workload("Deployment", "web"))
     assert (answer.code, answer.out) == (2, "")
     assert "constraints of each are at most 3: ask for fewer pods" in answer.err
@@ -530,6 +592,18 @@ def test_a_pod_is_placed_once_though_two_of_a_file_mean_it(asked):
     ]}  # fmt: skip
     answer = json.loads(asked("file", ONE_WAITS, both, "-o", "json").out)
     assert [each["pod"]["name"] for each in answer["placements"]] == ["web-2"]
+
+
+def test_pods_that_wait_are_grouped_by_what_is_asked_for(asked):
+    node = {"nodeSelector": {"disk": "none"}}
+    state = [
+        web("web-1", spec=node),
+        pod_of("ReplicaSet/api-5d8f", "api-1", labels=REVISION, spec=node),
+    ]
+    both = [workload("Deployment", name, replicas=3, pod=node) for name in ("web", "api")]
+    answer = asked("file", state, {"apiVersion": "v1", "kind": "List", "items": both})
+    found = [line for line in answer.lines if line.startswith("pending:")]
+    assert found == ["pending: 3 (web-1 … web-1)", "pending: 3 (api-1 … api-1)", "pending:  6"]
 
 
 CLAIMED = web("web-1", "a1", spec={"volumes": [claim("data")]})

@@ -251,8 +251,8 @@ def test_a_dump_says_of_what_cluster_and_revision_it_is(loaded, cluster):
 
 def test_a_dump_in_json_is_read_item_by_item(loaded, tmp_path, monkeypatch):
     assert loaded("dump", tmp_path / "dump.json").code == 0
-    monkeypatch.setattr(manifest_files, "_parts", None)
-    found = list(manifest_files.stream(str(tmp_path / "dump.json"), lambda *_: None))
+    monkeypatch.setattr(manifest_files, "parts_of", None)
+    found = list(manifest_files.stream([str(tmp_path / "dump.json")], lambda *_: None))
     assert len(found) == 7
 
 

@@ -155,11 +155,20 @@ def test_a_broken_manifest_in_a_folder_is_named(bare, folder, name, content, say
 
 def test_lint_leaves_out_what_is_no_manifest(bare, folder):
     values = "topologySpreadConstraints: [{topologyKey: zone name}]\n"
-    write(folder, {"Chart.yaml": "name: x\n", "values.yaml": values, "x/tsconfig.json": '{"a": 1}'})
+    patch = "patches:\n- patch: '[{op: add, path: /topologySpreadConstraints, value: 3}]'\n"
+    others = {
+        "Chart.yaml": "apiVersion: v2\nname: x\n",
+        "settings.yaml": "password: !env_var PASSWORD\n",
+        "templates/web.yaml": "apiVersion: v1\nkind: Pod\nspec: {{ .Values.spec }}\n",
+        "x/tsconfig.json": "{// for people\n}",
+    }
+    write(folder, {**others, "values.yaml": values, "kustomization.yaml": patch})
     found = bare("lint", "-R", "-f", "dump")
     assert found.code == 1
     assert "dump/values.yaml:1: error ImpossibleKey" in found.out
-    assert "left out: 2 files that are no manifests: Chart.yaml and tsconfig.json" in found.err
+    assert "dump/kustomization.yaml:2: error InvalidConstraint" in found.out
+    names = "Chart.yaml, settings.yaml, web.yaml and tsconfig.json"
+    assert f"left out: 4 files that are no manifests: {names}" in found.err
 
     named = bare("lint", "-f", "dump/Chart.yaml")
     assert (named.code, "has no `kind`: Helm reads such a file" in named.err) == (2, True)
@@ -170,8 +179,9 @@ def test_lint_leaves_out_what_is_no_manifest(bare, folder):
     [
         ("name: x\n", "no file in it is a manifest: left out: 1 file that is no manifest: a.yaml"),
         (f"{ONE}\n---\nname: x\n", "dump/a.yaml:3: this object has no `kind`"),
+        ("apiVersion: v1\nkind: Pod\nkind: Pod\n", "dump/a.yaml:3: not YAML: the key 'kind'"),
     ],
-    ids=["none is one", "behind an object"],
+    ids=["none is one", "behind an object", "a broken one"],
 )
 def test_lint_of_no_manifest_is_no_pass(bare, folder, content, says):
     write(folder, {"a.yaml": content})

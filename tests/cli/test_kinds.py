@@ -124,7 +124,7 @@ def test_the_only_workload_with_a_selector_is_ranked(bare, nodes, tmp_path):
             custom(
                 "Rollout", "argoproj.io/v1alpha1", workloadRef={"kind": "Deployment", "name": "web"}
             ),
-            "Rollout shop/web: its template is that of Deployment web: give that",
+            "its template is that of Deployment web: give that, or rollout/shop/web for its pods",
         ),
         (
             custom("Broker", "example.com/v1", pod=TEMPLATE["spec"]),

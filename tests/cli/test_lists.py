@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from topospread.cli import manifest_files, value_readers
+from topospread.cli import json_values, manifest_files
 from topospread.cli.errors import BadInput
 
 TEXT = "ends like an item:\n        },\n        {\n\\ ä"
@@ -39,13 +39,13 @@ LAYOUTS: Any = {
 
 
 def read(path):
-    return list(manifest_files.stream(str(path), lambda source, read, size: None))
+    return list(manifest_files.stream([str(path)], lambda source, read, size: None))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("block", [64, 65, 67, 4096])
 def test_items_are_those_of_the_whole_text_each_with_its_line(tmp_path, monkeypatch, layout, block):
-    monkeypatch.setattr(value_readers, "BLOCK", block)
+    monkeypatch.setattr(json_values, "BLOCK", block)
     monkeypatch.setattr(manifest_files, "_BEGIN", 100)
     path = tmp_path / "dump"
     path.write_text(layout(listed(*map(node, range(20)), resourceVersion="")))
@@ -60,7 +60,7 @@ def test_items_are_those_of_the_whole_text_each_with_its_line(tmp_path, monkeypa
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_items_are_read_before_the_rest_of_the_file(tmp_path, monkeypatch, layout):
-    monkeypatch.setattr(value_readers, "BLOCK", 4096)
+    monkeypatch.setattr(json_values, "BLOCK", 4096)
     path = tmp_path / "dump"
     path.write_text(layout(listed(*map(node, range(2000)))))
     at = 0
@@ -69,7 +69,7 @@ def test_items_are_read_before_the_rest_of_the_file(tmp_path, monkeypatch, layou
         nonlocal at
         at = read
 
-    found = manifest_files.stream(str(path), progress)
+    found = manifest_files.stream([str(path)], progress)
     for _ in range(1000):
         next(found)
     assert at < 0.6 * path.stat().st_size
@@ -127,7 +127,7 @@ def test_a_key_that_is_given_twice_is_refused(bare, tmp_path):
 
 
 def test_an_endless_value_is_refused_before_all_of_it_is_read(monkeypatch):
-    monkeypatch.setattr(value_readers, "MAX_VALUE", 1 << 20)
+    monkeypatch.setattr(json_values, "MAX_VALUE", 1 << 20)
     begin, read = b'{"kind": "List", "items": [{"a": "', 0
 
     class Endless:
@@ -137,7 +137,7 @@ def test_an_endless_value_is_refused_before_all_of_it_is_read(monkeypatch):
             return begin if read == size else b"x" * size
 
     with pytest.raises(BadInput, match="not JSON: Unterminated string"):
-        list(value_readers.json_parts(Endless(), "endless"))
+        list(json_values.json_parts(Endless(), "endless"))
     assert read < 4 << 20
 
 
@@ -156,6 +156,16 @@ def test_a_list_above_the_limit_is_refused_before_it_is_read(monkeypatch, tmp_pa
     monkeypatch.setattr(manifest_files, "_CountedRead", None)
     with pytest.raises(BadInput, match="a cluster of this size is for a server"):
         read(path)
+
+
+def test_the_limit_is_that_of_all_files_together(bare, monkeypatch, tmp_path):
+    path, other = tmp_path / "dump.json", tmp_path / "other.json"
+    path.write_text(json.dumps(listed(node(0))))
+    other.write_text(json.dumps(listed(node(1))))
+    monkeypatch.setattr(manifest_files, "MAX_STREAMED_BYTES", path.stat().st_size)
+    assert bare("get", "nodes", "--from", path).code == 0
+    said = bare("get", "nodes", "--from", path, "--from", other)
+    assert (said.code, f"{other}: too much to read at once" in said.err) == (2, True)
 
 
 GIB = 1 << 30

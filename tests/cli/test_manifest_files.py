@@ -114,7 +114,7 @@ def test_a_page_of_a_list_is_not_the_whole_list(written):
 def test_forms_of_manifests_are_read(written, content, expected):
     path = written(content)
     assert labels(read([path])) == expected
-    assert labels(manifest_files.stream(path, lambda *_: None)) == expected
+    assert labels(manifest_files.stream([path], lambda *_: None)) == expected
 
 
 def test_manifest_has_its_file_and_line(written):
@@ -157,7 +157,7 @@ def test_empty_standard_input_is_refused(monkeypatch):
             read(["-"])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         with pytest.raises(BadInput, match="standard input is empty: did the command"):
-            list(manifest_files.stream("-", lambda *_: None))
+            list(manifest_files.stream(["-"], lambda *_: None))
 
 
 def test_standard_input_and_files_together(written, monkeypatch):
@@ -194,7 +194,10 @@ MISTAKES = {
     "a text": ("hello\n", ":1: expected a Kubernetes object, found a text"),
     "a number": ("5\n", ":1: expected a Kubernetes object, found a number"),
     "second document": (f"{POD}---\nhello\n", ":4: expected a Kubernetes object, found a text"),
-    "items of a wrong type": ("kind: List\nitems: {}\n", ":1: the items of a List must be a list"),
+    "items of a wrong type": (
+        "kind: List\nitems: {}\n",
+        ":1: the items of a List must be a list, found an object",
+    ),
     "item of a wrong type": ("kind: List\nitems: [5]\n", ":2: expected a Kubernetes"),
     "null item": ("kind: List\nitems: [null]\n", ":2: expected a Kubernetes object, found"),
     "cut json": ('{"kind": "Pod",\n "metadata": \n', ":2: not JSON: Expecting value at column 13"),
@@ -215,6 +218,39 @@ MISTAKES = {
         'kind: Pod\nmetadata:\n  name: {{ include "a" . }}-b\n',
         ": it looks like a template of Helm: give the output of `helm template`",
     ),
+    "tabs in front": (
+        "kind: Pod\nmetadata:\n\tname: p\n",
+        ":3: not YAML: found character that cannot start any token: lines begin with tabs",
+    ),
+    "tabs of JSON": ('{\n\t"kind": "Pod",\n', "Expecting a key at column"),
+    "kubectl's table": (
+        "NAME   READY   STATUS    NODE\nweb-0  1/1     Running   a1\n",
+        ": it is a table for people: `kubectl get -o json` prints objects",
+    ),
+    "kubectl's table of all namespaces": (
+        "NAMESPACE   NAME   READY\nshop        web-0  1/1\n",
+        ": it is a table for people",
+    ),
+    "kubectl's description": (
+        "Name:       web-0\nNamespace:  shop\nNode:  a: b: c\n",
+        ": it is what `kubectl describe` prints: `kubectl get -o json` prints objects",
+    ),
+    "kubectl's error": (
+        'Error from server (Forbidden): pods is forbidden: User "x" cannot list it\n',
+        ": it is a message of kubectl, and no objects",
+    ),
+    "kubectl's error without colons": ("No resources found\n", ": it is a message of kubectl"),
+    "API server's refusal": (
+        '{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "Unauthorized"}',
+        ":1: it is an API server's refusal, and no objects: Unauthorized",
+    ),
+    "page of a login": ("<!DOCTYPE html><html><p>", ": it is a page of the web"),
+    "Markdown": (f"```yaml\n{POD}```\n", ": it has a line of ```, as Markdown: take it out"),
+    "a line of a terminal": (
+        f"$ kubectl get pods -o yaml\n{POD}",
+        ": its first line is of a terminal: take it out",
+    ),
+    "a warning before objects": (f"Warning: v1 is deprecated\n{JSON_POD}", ": its first line is"),
     "gzip": (gzip.compress(POD.encode()), ": compressed with gzip: unpack it first, with `gunzip`"),
     "zip": (b"PK\x03\x04" + bytes(30), ": an archive: unpack it first, and name its folder"),
     "tar": (
@@ -271,6 +307,10 @@ MISTAKES = {
         "&l\nkind: List\nitems: [*l]\n",
         ": not YAML: an alias stands for what it is a part of",
     ),
+    "list of itself, by an anchor that is given again": (
+        "a: &l [x]\nb: &l [*l]\n",
+        ": not YAML: an alias stands for what it is a part of",
+    ),
     "explicit number": ("kind: !!int ''\n", ":1: not YAML: '' is no int"),
     "explicit fraction": ("kind: !!float ''\n", ":1: not YAML: '' is no float"),
     "explicit truth": ("kind: !!bool perhaps\n", ":1: not YAML: 'perhaps' is no bool"),
@@ -317,6 +357,15 @@ def test_aliases_are_resolved(written):
     text = f"kind: Pod\nmetadata: {{name: p, {labels}}}\nspec: {{nodeSelector: *l}}\n"
     (manifest,) = read([written(text)])
     assert manifest.content["spec"] == {"nodeSelector": {"app": "web"}}
+
+
+def test_an_anchor_may_be_given_again(written):
+    text = (
+        "kind: Pod\nmetadata: {name: &n a, namespace: *n}\nspec: {nodeName: &n b, hostname: *n}\n"
+    )
+    (manifest,) = read([written(text)])
+    assert manifest.label == "Pod a/a"
+    assert manifest.content["spec"] == {"nodeName": "b", "hostname": "b"}
 
 
 def test_json_and_yaml_may_follow_one_another(written):

@@ -7,7 +7,16 @@ import pytest
 from tests.cli.manifests import CLUSTER, POD
 from topospread.cli.errors import BAD_INPUT, DONE, NO_NODE_FITS, BadInput
 from topospread.cli.kinds import POD as POD_KIND
-from topospread.cli.kinds import RESERVATION, STORED, full_name, named_pod, node_name, parse_name
+from topospread.cli.kinds import (
+    RESERVATION,
+    STORED,
+    full_name,
+    is_kind,
+    named_pod,
+    node_name,
+    parse_name,
+    plural,
+)
 
 PENDING = POD.replace("web-2", "web-9")
 HERE = "pod/shop/web-0"
@@ -171,7 +180,7 @@ def test_nodes_that_a_verb_prints_are_taken_by_others(topospread, printer):
     assert printed
     assert all(line.startswith("node/") for line in printed)
     assert topospread("get", *printed, "-o", "name").lines == printed
-    drained = [part for name in printed for part in ("--drain", name)]
+    drained = [part for name in printed for part in ("--drain", f"{name}=tainted")]
     given = [part for name in printed for part in ("--candidate", name)]
     for arguments in (
         ("simulate", "shop/web-9", *drained),
@@ -181,3 +190,17 @@ def test_nodes_that_a_verb_prints_are_taken_by_others(topospread, printer):
     ):
         said = topospread(*arguments)
         assert (said.code in {DONE, NO_NODE_FITS}, said.err) == (True, ""), arguments
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("Pod", "pods"),
+        ("Prometheus", "prometheuses"),
+        ("Elasticsearch", "elasticsearches"),
+        ("CSIStorageCapacity", "csistoragecapacities"),
+    ],
+)
+def test_plurals_are_those_of_kubernetes(kind, name):
+    assert plural(kind) == name
+    assert is_kind(f"{name}.example.com", kind)

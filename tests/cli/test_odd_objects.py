@@ -91,3 +91,70 @@ def test_a_report_says_what_no_api_server_stores(bare, tmp_path, constraint, mes
     state.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     found = bare("report", "--from", state)
     assert message in found.out
+
+
+TEMPLATE = "spec.template.spec.topologySpreadConstraints[0]"
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a value that is refused": ({"maxSkew": 0}, f"{TEMPLATE}.maxSkew: Invalid value"),
+    "an unknown value": (
+        {"whenUnsatisfiable": "doNotSchedule"},
+        f"{TEMPLATE}.whenUnsatisfiable: Unsupported value",
+    ),
+    "a value of a wrong type": ({"maxSkew": "1"}, f"{TEMPLATE}.maxSkew: expected integer"),
+    "a misplaced field": ({"matchLabels": {}}, f"{TEMPLATE}.matchLabels: Unknown field"),
+}
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "explain", "simulate", "rank-deletions"])
+@pytest.mark.parametrize(("constraint", "message"), WRONG.values(), ids=WRONG)
+def test_errors_of_a_workload_name_its_object_and_path(bare, tmp_path, verb, constraint, message):
+    made = odd_pod("", constraint, {})
+    template = {"metadata": {"labels": {"app": "odd"}}, "spec": made["spec"]}
+    odd = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "odd", "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": {"app": "odd"}}, "template": template},
+    }
+    state, given = tmp_path / "state.json", tmp_path / "given.json"
+    state.write_text(json.dumps({"kind": "List", "items": [node("a"), pod("web-0", "a")]}))
+    more = [] if verb == "rank-deletions" else [pod("web-1")]
+    given.write_text(json.dumps({"kind": "List", "items": [*more, odd]}))
+    found = bare(verb, "--from", state, "-f", given)
+    assert found.code == 2
+    (line,) = [each for each in found.err.splitlines() if "Deployment" in each]
+    assert line.startswith(f"topospread: {given}:1: Deployment shop/odd: {message}")
+
+
+@pytest.mark.parametrize("replicas", ["three", "3", -1, 1.5, True, [3]])
+def test_a_number_of_pods_that_is_none_is_refused(bare, tmp_path, replicas):
+    made = odd_pod("", {}, {})
+    odd = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "odd"},
+        "spec": {"replicas": replicas, "template": {"spec": made["spec"]}},
+    }
+    state, given = tmp_path / "state.json", tmp_path / "given.json"
+    state.write_text(json.dumps({"kind": "List", "items": [node("a"), pod("web-0", "a")]}))
+    given.write_text(json.dumps(odd))
+    found = bare("simulate", "--from", state, "-f", given)
+    assert found.code == 2
+    assert "StatefulSet odd: spec.replicas: must be a number of pods" in found.err
+
+
+def test_deletions_are_ranked_without_a_key_that_no_node_has(bare, tmp_path):
+    made = odd_pod("", {"topologyKey": "zone name"}, {})
+    template = {"metadata": {"labels": {"app": "odd"}}, "spec": made["spec"]}
+    odd = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "odd", "namespace": "odd"},
+        "spec": {"selector": {"matchLabels": {"app": "odd"}}, "template": template},
+    }
+    state, given = tmp_path / "state.json", tmp_path / "given.json"
+    items = [node("a"), odd_pod("a", {"topologyKey": "zone name"}, {})]
+    state.write_text(json.dumps({"kind": "List", "items": items}))
+    given.write_text(json.dumps(odd))
+    found = bare("rank-deletions", "--from", state, "-f", given, "-o", "name")
+    assert (found.code, found.out) == (0, "pod/odd/odd-0\n")

@@ -46,6 +46,7 @@ ELASTIC = [
 ]
 UNSELECTING = {"template": workload("Elastic", "es")["spec"]["template"]}
 WEB = [member("ReplicaSet/web-5d8f", f"web-{n}", "a1", labels={HASH: "5d8f"}) for n in "12"]
+NEW_WEB = [member("ReplicaSet/web-77aa", "web-3", "a1", labels={HASH: "77aa"})]
 DAEMON = [member("DaemonSet/agent", f"agent-{n}", "a1") for n in "12"]
 BARE = [member("", f"bare-{n}", "a1") for n in "12"]
 SELECTED = ["-l", "app=web", "-n", "shop"]
@@ -90,6 +91,8 @@ REFUSED = {
         "selects pods of several workloads, Deployment shop/web (2 pods), StatefulSet shop/db (9"),
     "a workload whose pods others make": (BY_ZONE, [], {**workload("Elastic", "es"),
         "spec": UNSELECTING}, "are not known as its own: say which with --selector"),
+    "pods that have ended": ([member("Job/job", "job-1", "a1", phase="Failed")], [],
+        workload("Job", "job"), "no pod of Job shop/job is there (ended or being deleted: 1)"),
     "what makes no pods": (BY_ZONE, [], {"apiVersion": "v1", "kind": "PodTemplate",
         "metadata": {"name": "t"}, **UNSELECTING}, "it selects no pods"),
     "a DaemonSet": (DAEMON, SELECTED, None, "DaemonSet shop/agent, which has a pod on each"),
@@ -142,6 +145,42 @@ def test_people_see_ordinals_who_decides_and_what_is_left(asked):
     assert "who decides: StatefulSet shop/db" in answer.out
     assert "3 deletions in this order leave a skew of 3 over" in answer.err
     assert "keeps maxSkew longest" not in answer.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "noted"),
+    [
+        ([*SELECTED], True),
+        (["-l", f"{HASH}=5d8f", "-n", "shop"], False),
+        (["-f", "-"], True),
+    ],
+    ids=["of both", "of one", "of a manifest"],
+)
+def test_revisions_that_are_scaled_in_apart_are_named(asked, arguments, noted):
+    manifest = None
+    if "-f" in arguments:
+        arguments, manifest = [], workload("Deployment", "web")
+    answer = asked("file", [*WEB, *NEW_WEB], arguments, manifest)
+    assert noted == (
+        "2 revisions, ReplicaSet shop/web-5d8f (2 pods), ReplicaSet shop/web-77aa (1 pod): each"
+        " takes its own in this order, and how many go of each is for Deployment shop/web to say"
+        in answer.err
+    )
+
+
+@pytest.mark.parametrize(
+    ("others", "noted"),
+    [
+        ([*NEW_WEB], "counts 1 pod of others, too"),
+        ([*BY_ZONE], "counts 9 pods of others"),
+        ([], ""),
+    ],
+    ids=["another revision", "another workload", "none"],
+)
+def test_pods_of_others_that_its_constraint_counts_are_noted(asked, others, noted):
+    answer = asked("file", [*WEB, *others], ["-l", f"{HASH}=5d8f", "-n", "shop"], None)
+    assert ("of others" in answer.err) == bool(noted)
+    assert noted in answer.err
 
 
 def test_a_namespace_that_is_missing_is_named(asked):

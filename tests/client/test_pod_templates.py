@@ -158,6 +158,18 @@ def test_templates_are_found_wherever_a_kind_has_them(manifest, found):
             custom(pattern={"+(topologySpreadConstraints)": []}),
             ["spec.pattern.+(topologySpreadConstraints)"],
         ),
+        (custom(location="spec.topologySpreadConstraints[topologyKey:a]"), ["spec.location"]),
+        (custom(**{"a.topologySpreadConstraints": []}), ["spec.a.topologySpreadConstraints"]),
+        (
+            custom(**{"a.topologySpreadConstraints[0].maxSkew": 1}),
+            ["spec.a.topologySpreadConstraints[0].maxSkew"],
+        ),
+        (custom(labels={"a/topologySpreadConstraints": "b"}), []),
+        (custom(data={"topologySpreadConstraints.yaml": "a"}), []),
+        (
+            custom(template={"spec": {"containers": [], "topologySpreadConstraint": []}}),
+            ["spec.template.spec.topologySpreadConstraint"],
+        ),
     ],
 )
 def test_constraints_outside_of_templates_are_found(manifest, found):
@@ -190,6 +202,26 @@ def test_templates_at_any_place_make_pods_of_their_object(spec):
     pod = pod_from_manifest(custom(**spec))
     assert (pod.metadata.generate_name, pod.metadata.namespace) == ("x-", "n")
     assert dict(pod.metadata.labels) == {"a": "b"}
+
+
+NAMED = {
+    ("ray.io/v1", "RayCluster"): {"ray.io/cluster": "x"},
+    ("ray.io/v1", "RayService"): {},
+    ("serving.knative.dev/v1", "Service"): {"serving.knative.dev/service": "x"},
+    ("example.com/v1", "Service"): {},
+    ("batch.volcano.sh/v1alpha1", "Job"): {"volcano.sh/job-name": "x"},
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): {"leaderworkerset.sigs.k8s.io/name": "x"},
+}
+"""Kinds, and the labels that their controllers give all pods."""
+
+
+@pytest.mark.parametrize("kind", NAMED, ids="/".join)
+@pytest.mark.parametrize("known_only", [True, False])
+def test_pods_have_the_name_that_their_controller_gives_them(kind, known_only):
+    version, called = kind
+    manifest = custom(a={"template": TEMPLATE}) | {"apiVersion": version, "kind": called}
+    pod = pod_from_manifest(manifest, known_labels_only=known_only)
+    assert dict(pod.metadata.labels) == {"a": "b", **NAMED[kind]}
 
 
 def test_errors_have_the_path_of_the_template():

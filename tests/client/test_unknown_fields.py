@@ -110,7 +110,7 @@ def test_a_misspelt_field_is_named_with_the_one_that_is_meant():
         ({"spec": {"containers": [None, 5, [{"nam": 1}]]}}, []),
         ({"kind": ["x"], "metadata": 5}, []),
         (5, []),
-        ({1: "a number", None: "nothing"}, ["1", "None"]),
+        ({1: "a number", None: "nothing"}, ["1", "null"]),
     ],
 )
 def test_unknown_fields_are_found_wherever_they_are(manifest, expected):
@@ -248,6 +248,11 @@ IN_FIRST = ["spec", "template", "spec", "topologySpreadConstraints", 0]
         (IN_FIRST, "matchLabels", {}, f"it belongs under {FIRST}.labelSelector"),
         (IN_FIRST, "matchExpressions", [], f"it belongs under {FIRST}.labelSelector"),
         (IN_FIRST, "selector", {}, 'did you mean "labelSelector"?'),
+        (IN_FIRST, "podSelector", {"matchLabels": {}}, 'did you mean "labelSelector"?'),
+        (IN_FIRST, "pods", {"app": "a"}, f"it belongs under {FIRST}.labelSelector.matchLabels"),
+        (IN_FIRST, "a.b/c", "a", f"it belongs under {FIRST}.labelSelector.matchLabels"),
+        (IN_FIRST, "when", "DoNotSchedule", ""),
+        (IN_FIRST, "constraint", {"maxSkew": 1}, "its fields belong in the constraint itself"),
         (
             [*IN_FIRST, "labelSelector"],
             "app",
@@ -289,6 +294,8 @@ IN_FIRST = ["spec", "template", "spec", "topologySpreadConstraints", 0]
         (["spec"], "labels", {}, "it belongs under spec.template.metadata"),
         (["spec", "template", "spec"], "replicas", 3, "it belongs under spec"),
         (["spec"], "x" * 100, 3, ""),
+        (["metadata"], "spec", {}, "it belongs at the root of the object"),
+        (["spec", "template", "metadata"], "spec", {}, "it belongs under spec.template"),
     ],
 )
 @pytest.mark.parametrize("prefix", ["", "pod.object"])

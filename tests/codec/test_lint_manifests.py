@@ -137,8 +137,14 @@ PATCH: dict[str, object] = {"spec": {"topologySpreadConstraints": []}}
         workload("Rollout", "argoproj.io/v1alpha1", PATCH),
         workload("Job", "batch/v1", PATCH),
         {"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": PATCH}}}},
+        {"kind": "CronJob", "spec": {"suspend": True}},
+        {"kind": "Job", "status": {"succeeded": 1}},
+        {"kind": "Deployment", "metadata": {"name": "d"}, "$patch": "delete"},
     ],
-    ids=["constraints", "no selector", "replicas", "Rollout", "Job", "CronJob"],
+    ids=[
+        *("constraints", "no selector", "replicas", "Rollout", "Job", "CronJob"),
+        *("no job", "what a test expects", "deletion"),
+    ],
 )
 def test_a_patch_lacks_a_selector_or_containers(manifest):
     assert is_patch(manifest)
@@ -147,9 +153,9 @@ def test_a_patch_lacks_a_selector_or_containers(manifest):
 @pytest.mark.parametrize(
     ("manifest", "said"),
     [
-        ({"kind": "Deployment"}, "spec.template: required"),
+        ({"kind": "Deployment", "spec": {}}, "spec.template: required"),
         ({"kind": "Deployment", "spec": 3}, "spec.template: required"),
-        ({"kind": "Job", "spec": {"parallelism": 3}}, "spec.template: required"),
+        ({"kind": "Job", "spec": {"template": None}}, "spec.template: required"),
         (workload("Deployment", template=None, selector=SELECTOR), "spec.template: required"),
         (workload("Deployment", template="foo"), "spec.template: expected object, got string"),
         (workload("Deployment", template={}, selector=SELECTOR), "spec.template.spec: required"),

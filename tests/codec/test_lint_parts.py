@@ -96,11 +96,12 @@ def test_a_pod_is_made_of_what_can_be_read():
         "metadata": {"labels": {"a": 1, "b": "c"}},
         "spec": {"containers": {}, **CONSTRAINED},
     }
+    selector = {"matchLabels": {"b": "c"}}
     manifest = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {"name": "s", "labels": {"x": 5}},
-        "spec": {"selector": {}, "template": template, "volumeClaimTemplates": {}},
+        "spec": {"selector": selector, "template": template, "volumeClaimTemplates": {}},
     }
     (part,) = lint_parts(manifest)
     assert [each.field for each in part.workload.malformed] == [

@@ -239,7 +239,7 @@ def operated(spec, kind="Broker"):
         (
             operated(
                 {
-                    "values": {
+                    "parts": {
                         "a": {"topologySpreadConstraints": {"maxSkew": 1}},
                         "b": {"topologySpreadConstraints": [constraint(maxSkew=0)]},
                     }

@@ -27,11 +27,22 @@ CONDITIONS = [
     "aws-node-termination-handler/spot-itn",
     "cloud.google.com/impending-node-termination",
     "node.cilium.io/agent-not-ready",
+    "disk.csi.azure.com/agent-not-ready",
+    "cni.istio.io/not-ready",
+    "node.gardener.cloud/critical-components-not-ready",
+    "node.deckhouse.io/uninitialized",
+    "kubevirt.io/drain",
+    "medik8s.io/remediation",
+    "unschedulable",
+    "maintenance",
+    "example.com/node-maintenance",
 ]
 RESERVED = [
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
     "virtual-kubelet.io/provider",
+    "azure.com/aci",
+    "kwok.x-k8s.io/node",
     "eks.amazonaws.com/compute-type",
     "CriticalAddonsOnly",
 ]
@@ -43,6 +54,8 @@ TOLERABLE = [
     "node-role.kubernetes.io/infra",
     "karpenter.sh",
     "example.com/node.kubernetes.io",
+    "maintenance.example.com/team",
+    "schedulable",
 ]
 
 

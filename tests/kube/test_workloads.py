@@ -104,6 +104,15 @@ KNOWN = {
     ("Job", "alone-29101010"): None,
     ("Job", "prepare-0"): OwnerReference("ceph.rook.io/v1", "CephCluster", "rook"),
     ("Job", "loop"): OwnerReference("batch/v1", "Job", "loop"),
+    ("StatefulSet", "vllm-0"): OwnerReference("v1", "Pod", "vllm-0"),
+}
+JOBSET = {"jobset.sigs.k8s.io/jobset-name": "train"}
+LWS = {"leaderworkerset.sigs.k8s.io/name": "vllm"}
+SPARK = {"sparkoperator.k8s.io/app-name": "pi"}
+KNATIVE = {
+    "pod-template-hash": "5d4f",
+    "serving.knative.dev/revision": "hi-1",
+    "serving.knative.dev/service": "hi",
 }
 
 # The pod's own controller and labels: its controllers, and the one that people know it by.
@@ -126,6 +135,52 @@ CONTROLLED = {
     "Job loop": ("batch/v1", {}, ["Job loop"] * 4, "Job loop"),
     "StatefulSet  db": ("apps.kruise.io/v1beta1", {}, ["StatefulSet db"], None),
     "Cluster pg": ("postgresql.cnpg.io/v1", {}, ["Cluster pg"], None),
+    "Job train-0": ("batch/v1", JOBSET, ["Job train-0", "JobSet train"], None),
+    "StatefulSet vllm": ("apps/v1", LWS, ["StatefulSet vllm", "LeaderWorkerSet vllm"], None),
+    "StatefulSet vllm-0": (
+        "apps/v1",
+        LWS,
+        ["StatefulSet vllm-0", "Pod vllm-0", "LeaderWorkerSet vllm"],
+        None,
+    ),
+    "SparkApplication pi": ("sparkoperator.k8s.io/v1beta2", SPARK, ["SparkApplication pi"], None),
+    "Pod pi-driver": ("v1", SPARK, ["Pod pi-driver", "SparkApplication pi"], None),
+    "Pod submitted-driver": ("v1", {}, ["Pod submitted-driver"], None),
+    "EphemeralRunner x-runner-1": (
+        "actions.github.com/v1alpha1",
+        {"actions.github.com/scale-set-name": "x"},
+        ["EphemeralRunner x-runner-1", "AutoscalingRunnerSet x"],
+        None,
+    ),
+    "Runner x-1-2": (
+        "actions.summerwind.dev/v1alpha1",
+        {"runner-deployment-name": "x"},
+        ["Runner x-1-2", "RunnerDeployment x"],
+        None,
+    ),
+    "TaskRun build-1": (
+        "tekton.dev/v1",
+        {"tekton.dev/pipelineRun": "build"},
+        ["TaskRun build-1", "PipelineRun build"],
+        None,
+    ),
+    "VirtualMachineInstance vm": (
+        "kubevirt.io/v1",
+        {"vm.kubevirt.io/name": "vm"},
+        ["VirtualMachineInstance vm", "VirtualMachine vm"],
+        "VirtualMachineInstance vm",
+    ),
+    "ReplicaSet hi-1-deployment-5d4f": (
+        "apps/v1",
+        KNATIVE,
+        [
+            "ReplicaSet hi-1-deployment-5d4f",
+            "Deployment hi-1-deployment",
+            "Revision hi-1",
+            "Service hi",
+        ],
+        "Deployment hi-1-deployment",
+    ),
 }
 
 

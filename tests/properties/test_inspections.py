@@ -41,10 +41,10 @@ def test_rows_of_a_pending_pod_are_what_filter_counts(server: OverGrpc, decision
 
 
 def waiting(decision: Decision) -> Decision:
-    """The question, about a pod of the cluster that waits for a node."""
+    """The question, about a pod of the cluster that waits for a node; what is stored has a uid."""
     pod = decision.pod | {"spec": {**decision.pod.get("spec", {})}}
     pod["spec"].pop("nodeName", None)
-    pod["metadata"] = {**pod["metadata"], "name": "the-one-that-waits"}
+    pod["metadata"] = {**pod["metadata"], "name": "the-one-that-waits", "uid": "its-own"}
     pod["metadata"].pop("deletionTimestamp", None)
     pod["status"] = {"phase": "Pending"}
     cluster = {**decision.cluster, "pods": [*decision.cluster.get("pods", []), pod]}

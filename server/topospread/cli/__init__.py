@@ -7,7 +7,8 @@ message of the API; `documents` makes JSON and YAML of it, by its descriptor, an
 `render` tables.
 
 `input_files` finds files in folders and gives their text, without what `container_logs` takes out;
-`value_readers` makes values of it. `completeness` refuses a check of nothing.
+`json_values` and `yaml_values` make values of it, and `manifest_documents` objects. `completeness`
+refuses a check of nothing.
 
 What is given and cannot be used raises BadInput or click's UsageError, which `main` prints. A verb
 imports no other, and what serves is imported by `serve` and `sync` alone. What takes long to import

@@ -89,6 +89,10 @@ _CALLER_ERRORS: Final = (
 )
 
 
+_OF_POD: Final = "pod.object."
+"""Begins the paths of fields of a request's pod."""
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM, which ends a command that writes as Ctrl-C does."""
 
@@ -138,11 +142,22 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class FailedCall:
-    """A call that did not succeed, and what it was about: for people, and for programs."""
+    """A call that did not succeed, and what it was about: for people, and for programs.
+
+    `path` is that of the pod in its manifest.
+    """
 
     error: TopospreadClientError
     title: str = ""
     subject: Subject | None = None
+    path: str = ""
+
+    def line(self, text: str) -> str:
+        """A message about it; the title names the pod, so that paths begin at its manifest."""
+        below = text.removeprefix(_OF_POD)
+        if self.path and below != text:
+            below = f"{self.path}.{below}"
+        return f"{self.title}: {below}" if self.title else text
 
 
 class CallsFailed(click.ClickException):
@@ -151,12 +166,7 @@ class CallsFailed(click.ClickException):
     def __init__(self, failed: Sequence[FailedCall], address: str = "") -> None:
         self.failed = failed
         self.code = max(exit_code_of(each.error) for each in failed)
-        # The title names the pod, so that paths begin at its manifest.
-        lines = [
-            f"{each.title}: {text.removeprefix('pod.object.')}" if each.title else text
-            for each in failed
-            for text in messages_of(each.error, address)
-        ]
+        lines = [each.line(text) for each in failed for text in messages_of(each.error, address)]
         super().__init__("\n".join(lines))
 
 

@@ -71,15 +71,28 @@ _SHORT: Final[Mapping[str, tuple[str, ...]]] = {
 """Kinds in Kubernetes' spelling, with their short names."""
 
 FOREIGN: Final[Mapping[str, tuple[str, ...]]] = {
+    "AutoscalingRunnerSet": (),
     "Rollout": ("ro",),
     "DeploymentConfig": ("dc",),
+    "Elasticsearch": ("es",),
     "JobSet": (),
     "LeaderWorkerSet": ("lws",),
+    "PipelineRun": ("pr", "prs"),
+    "Prometheus": ("prom",),
     "RayCluster": (),
     "Revision": ("rev",),
+    "RunnerDeployment": ("rdeploy",),
+    # Of others that have the names of Kubernetes' own: OpenKruise, Knative, Volcano.
+    "DaemonSet": ("ads",),
+    "Job": ("vcjob", "vj"),
+    "Service": ("ksvc",),
+    "StatefulSet": ("asts",),
     "SparkApplication": ("sparkapp",),
     "StrimziPodSet": ("sps",),
+    "TaskRun": ("tr", "trs"),
+    "VirtualMachine": ("vm",),
     "VirtualMachineInstance": ("vmi",),
+    "Workflow": ("wf",),
 }
 """Kinds of well-known projects that control pods, with their short names; any other goes, too."""
 
@@ -107,7 +120,7 @@ CLUSTER_SCOPED: Final = frozenset({NODE, *OBJECTS}) - {
 def plural(kind: str) -> str:
     """Name of a kind's objects in small letters: ``csistoragecapacities``."""
     word = kind.lower()
-    if word.endswith("s"):
+    if word.endswith(("s", "x", "ch", "sh")):
         return f"{word}es"
     return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
 
@@ -324,3 +337,60 @@ def node_path(node: str | None) -> str:
 def reservation_path(pod: common_pb2.PodReference) -> str:
     """Reservation as `-o name` prints it, by its pod: ``reservation/prod/web-0``."""
     return path_of(RESERVATION, pod.namespace or "default", pod.name)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedName:
+    """A name of a pod or workload as it was typed.
+
+    Attributes:
+        meanings: what it may be, in the order of trial: ``jobs/x`` is a pod there before a Job. The
+            kind of one may be a word that is no kind of Kubernetes' own, as it was typed.
+        has_namespace: whether the namespace was typed, too.
+        word: the first of two that may be a namespace, and a kind; empty where it is one of them.
+    """
+
+    meanings: Sequence[ObjectName]
+    has_namespace: bool
+    word: str = ""
+
+    @property
+    def subject(self) -> ObjectName:
+        """What errors are about: a kind that is known, or else a pod."""
+        last = self.meanings[-1]
+        return last if last.kind == written_kind(last.kind) else self.meanings[0]
+
+
+def typed_names(typed: Sequence[str], namespace: str | None) -> list[TypedName]:
+    """Names of pods and workloads: NAME, KIND/NAME and so on, or all of one kind: ``pod a b``."""
+    first, *rest = typed or ("",)
+    kind = written_kind(first)
+    if rest and kind in {POD, *OWNERS, *FOREIGN}:
+        typed = [each if "/" in each else f"{kind}/{each}" for each in rest]
+    return [_typed_name(text, namespace) for text in typed]
+
+
+def _typed_name(text: str, namespace: str | None) -> TypedName:
+    parts = text.split("/")
+    word, *_ = parts
+    explicit = bool(namespace) and not isinstance(namespace, ImpliedNamespace)
+    if len(parts) == 1 or kind_label(word) is not None:
+        found = parse_name(text, namespace, (POD, RESERVATION, *OWNERS), POD)
+        has_namespace = explicit or len(parts) > 2
+        if found.kind in OWNERS and len(parts) == 2 and word == plural(found.kind):
+            pod = ObjectName(POD, word, found.name)
+            return TypedName((pod, found), has_namespace)
+        return TypedName((found,), has_namespace)
+    if len(parts) > 3 or not all(parts):
+        raise BadInput(f"{text!r} is no name of a pod or workload: write {_FORMS}")
+    _, *spaces, name = parts
+    if spaces and explicit and spaces != [namespace]:
+        raise BadInput(f"{text!r} is not in --namespace {namespace}: leave one of them out")
+    where = spaces[0] if spaces else namespace or "default"
+    workload = ObjectName(written_kind(word) or word, where, name)
+    if spaces or "." in word or word != word.lower() or (explicit and namespace != word):
+        return TypedName((workload,), explicit or bool(spaces), "" if spaces else word)
+    return TypedName((ObjectName(POD, word, name), workload), explicit, word)
+
+
+_FORMS: Final = "NAME, NAMESPACE/NAME, KIND/NAME or KIND/NAMESPACE/NAME"

@@ -1,42 +1,43 @@
-"""Files of YAML or JSON → Kubernetes manifests with their positions.
+"""Files, directories and standard input → the Kubernetes manifests in them.
 
-They are read as kubectl prints them and people write them: several documents, List kinds,
-directories, and standard input.
+How much a command reads is bounded; what has no objects of Kubernetes is refused, or left out of a
+directory, which is said.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from io import BytesIO
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.cli import output
-from topospread.cli.errors import BadInput, printable
+from topospread.cli.errors import BadInput
 from topospread.cli.input_files import STDIN, LeftOut, files_of, opened
-from topospread.cli.value_readers import json_parts, yaml_parts
+from topospread.cli.json_values import json_parts
+from topospread.cli.manifest_documents import (
+    MAX_BYTES,
+    YAML_WEIGHT,
+    NotManifest,
+    is_list,
+    looks_like_json,
+    manifests_of,
+    objects_of,
+    parts_of,
+    typed_item,
+)
+from topospread.cli.yaml_values import yaml_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from topospread.cli.input_files import InputFile
-    from topospread.cli.value_readers import Part
-
-
-MAX_BYTES: Final = 512 << 20
-"""Bytes of JSON that one command reads: some 50,000 pods, which take some gigabytes of memory."""
-
-YAML_WEIGHT: Final = 8
-"""Bytes of JSON that a byte of YAML counts as, because it takes about that much memory."""
+    from topospread.cli.json_values import Part
+    from topospread.cli.manifest_documents import Manifest
 
 MAX_STREAMED_BYTES: Final = 8 * MAX_BYTES
 """Bytes of JSON, in Lists, that one command reads item by item; those of YAML weigh more here, too,
 because they take longer. What it makes of the items is in memory, and is a tenth of them or less.
 """
-
-MAX_NESTED_LISTS: Final = 8
-"""Depth of lists within lists; kubectl makes none."""
 
 _BEGIN: Final = 64 << 10
 _GZIP: Final = b"\x1f\x8b"
@@ -44,55 +45,6 @@ _ZIP: Final = b"PK\x03\x04"
 _TAR: Final = b"ustar"
 _TAR_AT: Final = 257
 _ITEMS: Final = re.compile(rb'^items:[ \t]*\r?$|"items":\s*\[', re.MULTILINE)
-
-_OF_TEMPLATES: Final = re.compile(
-    rb"\{\{-?[ \t]*(?:[.$/]|(?:if|else|end|range|with|include|define|template|toYaml)\b)"
-)
-"""What a template of Helm has, and what kustomize or a workflow's own templates mostly lack."""
-
-_HELM: Final = "give the output of `helm template`"
-_KUSTOMIZE: Final = "give the output of `kustomize build`"
-
-
-class NotManifest(BadInput):
-    """A file of YAML or JSON that has no object of Kubernetes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """One object of a file.
-
-    Attributes:
-        source: file and line, for example ``pods.yaml:12``.
-        is_listed: it stands in a List.
-        template: path of the pod template that is meant, of an object with several.
-    """
-
-    content: dict[str, Any]
-    source: str
-    is_listed: bool = False
-    template: str = ""
-
-    @property
-    def kind(self) -> str:
-        """Kind of the object."""
-        return str(self.content.get("kind") or "")
-
-    @property
-    def label(self) -> str:
-        """Kind and name for a person, for example ``Pod prod/web-0``."""
-        metadata = self.content.get("metadata")
-        metadata = metadata if isinstance(metadata, dict) else {}
-        name = metadata.get("name") or metadata.get("generateName") or "without a name"
-        namespace = metadata.get("namespace")
-        full_name = f"{namespace}/{name}" if namespace else name
-        template = f" {self.template}" if self.template else ""
-        return printable(f"{self.kind} {full_name}{template}".strip())
-
-    @property
-    def title(self) -> str:
-        """Source and label, which begin error messages about the object."""
-        return f"{self.source}: {self.label}"
 
 
 def read(
@@ -103,45 +55,66 @@ def read(
     lined: bool = False,
     lists: set[str] | None = None,
     kindless: Callable[[dict[str, Any]], bool] | None = None,
+    broken: list[str] | None = None,
 ) -> list[Manifest]:
     """Objects of all files, in order; of directories their .yaml, .yml and .json files, sorted.
 
     `whole` refuses what may be a part of something longer; `lined` keeps the line of each part of
     an object, where the file is YAML; `lists` is as of `stream`; `kindless` says which documents
     without a kind are taken, as values of a chart are. With it JSON patches of others are left out,
-    and files of a directory that hold no objects of Kubernetes, which is said on stderr.
+    and files of a directory that hold no objects of Kubernetes, as templates of a chart, which is
+    said on stderr. `broken` gets what is wrong with files that cannot be read, where others can.
     """
     found: list[Manifest] = []
+    wrong: list[str] = []
     budget = _ReadBudget()
+
+    def fail(error: BadInput) -> None:
+        if broken is None:
+            raise error
+        wrong.append(error.message)
+
     for path in paths:
         left_out = LeftOut()
-        files = files_of(path, recursive=recursive)
-        begun = len(found)
+        begun = len(found) + len(wrong)
+        try:
+            files = files_of(path, recursive=recursive)
+        except BadInput as error:
+            fail(error)
+            continue
         for name in files:
-            with opened(name) as (file, source):
-                content = budget.read(file, source)
-            _check_begun(content, name)
-            parts = _parts(content, source, lined=lined)
-            if whole:
-                _check_complete(content, source, parts, regular=file.is_regular)
-            before = len(found)
+            before, content = len(found), None
             try:
-                found.extend(_manifests(parts, source, lists, kindless))
-            except NotManifest:
-                if kindless is None or files == [path] or len(found) > before:
-                    raise
-                left_out.add(PurePath(name).name)
-        if left_out.text and len(found) == begun:
-            raise BadInput(f"{path}: no file in it is a manifest: {left_out.text}")
-        if left_out.text:
+                with opened(name) as (file, source):
+                    content = budget.read(file, source)
+                _check_begun(content, name)
+                parts = parts_of(content, source, lined=lined)
+                if whole:
+                    _check_complete(content, source, parts, regular=file.is_regular)
+                found.extend(manifests_of(parts, source, lists, kindless))
+            except BadInput as error:
+                is_asked_for = kindless is None or files == [path]
+                if is_asked_for or len(found) > before or _is_broken(content, error):
+                    fail(error)
+                else:
+                    left_out.add(PurePath(name).name)
+        if left_out.text and len(found) + len(wrong) == begun:
+            fail(BadInput(f"{path}: no file in it is a manifest: {left_out.text}"))
+        elif left_out.text:
             output.warn(f"{path}: {left_out.text}")
+    if wrong and not found:
+        raise BadInput(*wrong)
+    if broken is not None:
+        broken += wrong
     return found
 
 
 def stream(
-    path: str, progress: Callable[[str, int, int], None] | None, lists: set[str] | None = None
+    paths: Sequence[str],
+    progress: Callable[[str, int, int], None] | None,
+    lists: set[str] | None = None,
 ) -> Iterator[Manifest]:
-    """Objects of a file, or of a directory and all below it; of Lists one item after the other.
+    """Objects of files, and of directories and all below; of Lists one item after the other.
 
     `progress` is called with a file's name, the bytes of it that were read, and its size: 0 where
     nothing tells. `lists` gets the kinds that there are whole lists of, such as a
@@ -149,8 +122,18 @@ def stream(
     hidden folders, are left out, which is said on stderr; without `progress`, as where all was read
     before, nothing is.
     """
-    report = progress or _unsaid
     budget = _ReadBudget()
+    for path in paths:
+        yield from _streamed_path(path, budget, progress, lists)
+
+
+def _streamed_path(
+    path: str,
+    budget: _ReadBudget,
+    progress: Callable[[str, int, int], None] | None,
+    lists: set[str] | None,
+) -> Iterator[Manifest]:
+    report = progress or _unsaid
     left_out = LeftOut()
     files = files_of(path, recursive=True, left_out=left_out)
     if files == [path]:
@@ -171,6 +154,17 @@ def stream(
                 left_out.add(PurePath(name).name)
     if left_out.text and progress is not None:
         output.warn(f"{path}: {left_out.text}")
+
+
+def _is_broken(content: bytes | None, error: BadInput) -> bool:
+    """Whether a file that cannot be read is a manifest, and no template nor something else.
+
+    Without content nothing is known of it.
+    """
+    if content is None:
+        return True
+    is_manifest = b"apiVersion" in content and b"{{" not in content
+    return is_manifest and not isinstance(error, NotManifest)
 
 
 def _is_blank(path: str) -> bool:
@@ -216,9 +210,9 @@ def _streamed(
             parts = json_parts if weight == 1 else yaml_parts
             try:
                 for value, line, listed in parts(_CountedRead(begin, file, count), source):
-                    item = value if listed is None else _typed(value, listed)
+                    item = value if listed is None else typed_item(value, listed)
                     at = f"{source}:{line}"
-                    yield from _objects(item, at, listed is not None, lists)
+                    yield from objects_of(item, at, listed is not None, lists)
                 return
             except BadInput:
                 if not size or not of_one_file.has(size * weight):
@@ -226,8 +220,8 @@ def _streamed(
             # Flow YAML, or a kind behind the items; or the error is told as of other files.
             file.rewind()
             begin = b""
-        parsed = _parts(of_one_file.read(file, source, begin), source)
-        yield from _manifests(parsed, source, lists)
+        parsed = parts_of(of_one_file.read(file, source, begin), source)
+        yield from manifests_of(parsed, source, lists)
 
 
 def _check_begun(begin: bytes, path: str) -> None:
@@ -261,136 +255,11 @@ class _CountedRead:
 def read_value(path: str) -> Any:
     """Read a file of one document that is no Kubernetes object."""
     with opened(path) as (file, source):
-        parts = _parts(_ReadBudget().read(file, source), source)
+        parts = parts_of(_ReadBudget().read(file, source), source)
     documents = [value for value, _, listed in parts if listed is None]
     if len(documents) != 1:
         raise BadInput(f"{source}: expected one document, found {len(documents)}")
     return documents[0]
-
-
-def _parts(content: bytes, source: str, *, lined: bool = False) -> list[Part]:
-    def of_yaml() -> list[Part]:
-        return list(yaml_parts(BytesIO(content), source, lined=lined))
-
-    try:
-        if not _looks_like_json(content):
-            return of_yaml()
-        try:
-            return list(json_parts(BytesIO(content), source, at_once=True))
-        except BadInput as error:
-            # YAML may look like JSON; what is neither is told as of JSON.
-            if len(content) * YAML_WEIGHT > MAX_BYTES:
-                raise
-            try:
-                return of_yaml()
-            except BadInput:
-                raise error from None
-    except BadInput as error:
-        if _OF_TEMPLATES.search(content):
-            hint = f"it looks like a template of Helm: {_HELM}"
-            raise BadInput(f"{error.message}: {hint}") from error
-        raise
-
-
-def _manifests(
-    parts: Iterable[Part],
-    source: str,
-    lists: set[str] | None = None,
-    kindless: Callable[[dict[str, Any]], bool] | None = None,
-) -> Iterator[Manifest]:
-    items: list[tuple[Any, int]] = []
-    for value, line, listed in parts:
-        if listed is not None:
-            items.append((value, line))
-        elif value is not None:
-            if items and not _is_list(value):
-                value["items"] = [item for item, _ in items]
-                items = []
-            for item, at in items:
-                yield from _objects(_typed(item, value), f"{source}:{at}", 1, lists)
-            items = []
-            if kindless and isinstance(value, dict) and "kind" not in value and kindless(value):
-                yield Manifest(value, f"{source}:{line}")
-                continue
-            if kindless and _is_json_patch(value):
-                if kindless(patch := {"patch": value}):
-                    yield Manifest(patch, f"{source}:{line}")
-                continue
-            yield from _objects(value, f"{source}:{line}", 0, lists)
-
-
-def _is_json_patch(value: object) -> bool:
-    """Whether it is a list of operations (RFC 6902), as files of kustomize are."""
-    if not isinstance(value, list):
-        return False
-    return all(isinstance(each, dict) and "op" in each and "path" in each for each in value)
-
-
-def _objects(document: Any, source: str, depth: int, lists: set[str] | None) -> Iterator[Manifest]:
-    if not isinstance(document, dict):
-        text = (
-            f"{source}: expected a Kubernetes object, found {_described(document)}: `kubectl get"
-            " -o json` prints them as a List"
-        )
-        raise NotManifest(text) if depth == 0 else BadInput(text)
-    kind = document.get("kind")
-    if not isinstance(kind, str) or not kind:
-        if "apiVersion" in document and "items" in document:
-            raise BadInput(
-                f"{source}: this list has no `kind`, which kubectl writes behind its items: was it"
-                " cut?"
-            )
-        hint = _name_hint(source.rpartition(":")[0]) or "is it a Kubernetes manifest?"
-        text = f"{source}: this object has no `kind`: {hint}"
-        raise NotManifest(text) if depth == 0 and "apiVersion" not in document else BadInput(text)
-    if not _is_list(document):
-        yield Manifest(document, source, is_listed=depth > 0)
-        return
-    items = document["items"]
-    metadata = document.get("metadata")
-    is_page = isinstance(metadata, dict) and metadata.get("continue")
-    if lists is not None and not is_page and kind != "List":
-        lists.add(kind.removesuffix("List"))
-    if items is None:
-        return
-    if depth == MAX_NESTED_LISTS:
-        raise BadInput(f"{source}: lists within lists, more than {MAX_NESTED_LISTS} deep")
-    if not isinstance(items, list):
-        raise BadInput(f"{source}: the items of a {kind} must be a list, found {_described(items)}")
-    for position, item in enumerate(items):
-        at = f"{source} items[{position}]"
-        yield from _objects(_typed(item, document), at, depth + 1, lists)
-
-
-def _is_list(document: Mapping[str, Any]) -> bool:
-    kind = document.get("kind")
-    return isinstance(kind, str) and kind.endswith("List") and "items" in document
-
-
-def _typed(item: Any, listed: Mapping[str, Any]) -> Any:
-    """An item with its kind: the API itself leaves kind and apiVersion out of a typed list's."""
-    kind = listed.get("kind")
-    if not isinstance(item, dict) or "kind" in item or not isinstance(kind, str) or kind == "List":
-        return item
-    return {"apiVersion": listed.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
-
-
-def _described(value: object) -> str:
-    if value is None:
-        return "nothing"
-    names = {list: "a list", str: "a text", bool: "a truth value"}
-    return names.get(type(value), "a number")
-
-
-def _name_hint(path: str) -> str:
-    """What to do with a file without a Kubernetes object, by its name; empty where none tells."""
-    file = PurePath(path)
-    is_yaml = file.suffix in (".yaml", ".yml")
-    if is_yaml and (file.stem == "Chart" or file.stem.startswith("values")):
-        return f"Helm reads such a file: {_HELM}"
-    if (is_yaml or not file.suffix) and file.stem in ("kustomization", "Kustomization"):
-        return f"kustomize reads such a file: {_KUSTOMIZE}"
-    return ""
 
 
 class _ReadBudget:
@@ -466,15 +335,11 @@ def _check_complete(content: bytes, source: str, parts: Sequence[Part], *, regul
 def _has_end(content: bytes, documents: Sequence[Any]) -> bool:
     if content.rstrip().endswith((b"\n...", b"\r...")):
         return True
-    if len(documents) != 1 or _looks_like_json(content):
+    if len(documents) != 1 or looks_like_json(content):
         return len(documents) == 1
     (last,) = documents
-    return isinstance(last, dict) and _is_list(last) and list(last)[-1] != "items"
+    return isinstance(last, dict) and is_list(last) and list(last)[-1] != "items"
 
 
 def _weight(begin: bytes) -> int:
-    return 1 if _looks_like_json(begin) else YAML_WEIGHT
-
-
-def _looks_like_json(content: bytes) -> bool:
-    return content.lstrip()[:1] in (b"{", b"[")
+    return 1 if looks_like_json(begin) else YAML_WEIGHT

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from topospread.cli import manifest_files, output
-from topospread.cli.errors import BadInput, FailedCall, Subject, at_most
+from topospread.cli.errors import BadInput, Subject, at_most
 from topospread.cli.kinds import (
     CLUSTER_SCOPED,
     OWNERS,
@@ -23,9 +24,7 @@ from topospread.cli.kinds import (
 from topospread.cli.template_references import with_templates
 from topospread_client import (
     KUBERNETES_VERSION,
-    InvalidRequest,
     ManifestError,
-    NotFound,
     has_known_template,
     is_own_kind,
     object_from_manifest,
@@ -43,19 +42,18 @@ from topospread_proto.v1.common_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from topospread.cli.manifest_files import Manifest
+    from topospread.cli.manifest_documents import Manifest
+    from topospread_client import PodTemplate
     from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
     from topospread_proto.v1.common_pb2 import ConstraintValidation
 
-_R = TypeVar("_R")
-_T = TypeVar("_T")
-
 _NOT_NEEDED: Final = "answers look at pods, not at what makes them"
 _NOT_READ: Final = "kinds that are not read: answers name what they may decide"
 _DECIDING: Final = frozenset({"DeviceTaintRule", "PriorityClass"})
+_NUMBERS_OF_PODS: Final = ("replicas", "parallelism", "completions")
 _NO_POD_KINDS: Final = "no pod, and nothing that makes pods"
 
 _NOT_KNOWN: Final = f"Kubernetes {KUBERNETES_VERSION} has no such fields"
@@ -131,7 +129,9 @@ class PodRequest:
         says_replicas: whether its manifest says so.
         completions: of a Job, how many are to succeed; None where it does not say.
         several_templates: whether its object makes pods of others, too.
+        template_path: of the pod in its manifest; empty for a pod's own.
         next_replica: what the pod is made of; None unless it is that of a workload of the state.
+        manifest: what it is read from; None for a pod of the state.
     """
 
     source: PodSource
@@ -142,7 +142,9 @@ class PodRequest:
     says_replicas: bool = False
     completions: int | None = None
     several_templates: bool = False
+    template_path: str = ""
     next_replica: NextReplica | None = None
+    manifest: Manifest | None = None
 
     @property
     def title(self) -> str:
@@ -153,23 +155,6 @@ class PodRequest:
     def heading(self) -> str:
         """Label and source, as a heading."""
         return self.label + (f"  ({self.subject.source})" if self.subject.source else "")
-
-
-def ask_about(
-    requests: Sequence[_R], doing: str, ask: Callable[[_R], _T], about: Callable[[_R], PodRequest]
-) -> tuple[list[_T], list[FailedCall]]:
-    """Answers about pods, and those about pods that are refused or not there."""
-    found: list[_T] = []
-    failed: list[FailedCall] = []
-    with output.progress(doing) as progress:
-        for done, request in enumerate(requests, start=1):
-            try:
-                found.append(ask(request))
-            except (InvalidRequest, NotFound) as error:
-                pod = about(request)
-                failed.append(FailedCall(error, pod.title, pod.subject))
-            progress(done, len(requests))
-    return found, failed
 
 
 def storable_objects(
@@ -223,6 +208,7 @@ def manifest_pods(
             continue
         set_namespace(manifest, namespace)
         errors.check_fields(manifest)
+        _check_replicas(manifest, errors)
         for each in made:
             try:
                 pod = pod_from_manifest(each.content, template=each.template)
@@ -248,8 +234,36 @@ def _pods_of(manifest: Manifest) -> list[Manifest]:
     """A manifest for each pod that it is or would make."""
     if manifest.kind == POD or _has_one_template(manifest):
         return [manifest]
-    paths = [each.text for each in pod_templates(manifest.content)]
-    return [manifest] if len(paths) == 1 else [replace(manifest, template=path) for path in paths]
+    found = pod_templates(manifest.content)
+    return [
+        _held_pod(manifest, each)
+        or (manifest if len(found) == 1 else replace(manifest, template=each.text))
+        for each in found
+    ]
+
+
+def _held_pod(manifest: Manifest, template: PodTemplate) -> Manifest | None:
+    """A pod that an object holds with its name, as a StrimziPodSet does; None for templates."""
+    held = template.content
+    metadata = held.get("metadata") if isinstance(held, dict) and held.get("kind") == POD else None
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        return None
+    holder = manifest.content.get("metadata")
+    space = {"namespace": holder.get("namespace")} if isinstance(holder, dict) else {}
+    content = {**held, "metadata": {**space, **metadata}}
+    return replace(manifest, content=content, source=f"{manifest.source} {template.text}")
+
+
+def _check_replicas(manifest: Manifest, errors: ManifestErrors) -> None:
+    """Look for numbers of pods that are none, where a controller of a known kind reads them."""
+    for template in pod_templates(manifest.content):
+        owner = template.around[-1] if has_known_template(template.holder) else None
+        for name in _NUMBERS_OF_PODS:
+            given = owner.get(name) if isinstance(owner, Mapping) else None
+            whole = isinstance(given, int) and not isinstance(given, bool) and given >= 0
+            if given is not None and not whole:
+                path = f"{template.owner_text}.{name}"
+                errors.add(manifest, ManifestError(path, "must be a number of pods"))
 
 
 def _has_one_template(manifest: Manifest) -> bool:
@@ -259,14 +273,16 @@ def _has_one_template(manifest: Manifest) -> bool:
 
 def _why_no_pod(manifest: Manifest) -> str:
     """Why an object of a kind that may have a pod template has none; empty for other kinds."""
+    pod = _subject(manifest).pod
+    named = f"{ObjectName(manifest.kind, pod.namespace, pod.name).path} for its pods in the state"
     if reference := template_reference(manifest.content):
-        return f"its template is that of {reference}: give that"
+        return f"its template is that of {reference}: give that, or {named}"
     lists = spread_parts(manifest.content).lists
     if not lists:
         return ""
     return (
-        f"has constraints at {lists[0].text} and no pod template: give one of the pods that its "
-        "controller makes; `topospread lint` looks at the constraints"
+        f"has constraints at {lists[0].text} and no pod template: give {named}, or one of the pods "
+        "that its controller makes; `topospread lint` looks at the constraints"
     )
 
 
@@ -315,19 +331,27 @@ def pod_requests(
         pods, skipped = manifest_pods(manifests, validation, namespace)
         warn_skipped(skipped, _NO_POD_KINDS)
         requests += [
-            PodRequest(
-                PodSource(object=pod),
-                _subject(manifest),
-                manifest.label,
-                validation.of_constraints,
-                _replicas(manifest),
-                _said_replicas(manifest) is not None,
-                _completions(manifest),
-                several_templates=bool(manifest.template),
-            )
-            for manifest, pod in pods
+            manifest_request(manifest, pod, validation.of_constraints) for manifest, pod in pods
         ]
     return requests
+
+
+def manifest_request(
+    manifest: Manifest, pod: Pod, validation: ConstraintValidation.ValueType
+) -> PodRequest:
+    """Request about the pod of a manifest, or about one that its workload would make."""
+    return PodRequest(
+        PodSource(object=pod),
+        _subject(manifest),
+        manifest.label,
+        validation,
+        _replicas(manifest),
+        _said_replicas(manifest) is not None,
+        _completions(manifest),
+        several_templates=bool(manifest.template),
+        manifest=manifest,
+        template_path=_template_path(manifest),
+    )
 
 
 def refuse_workloads(requests: Sequence[PodRequest]) -> None:
@@ -401,6 +425,12 @@ def _said_replicas(manifest: Manifest) -> int | None:
     found = pod_templates(manifest.content)
     given = [each for each in found if manifest.template in ("", each.text)]
     return given[0].replicas if given else None
+
+
+def _template_path(manifest: Manifest) -> str:
+    if manifest.kind == POD or manifest.template:
+        return manifest.template
+    return next((each.text for each in pod_templates(manifest.content)), "")
 
 
 def is_job(manifest: Manifest) -> bool:

@@ -6,26 +6,30 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from topospread.cli import manifest_files
-from topospread.cli.errors import BadInput, Subject
+from topospread.cli.errors import Subject
 from topospread.cli.kinds import (
-    FOREIGN,
     NUMBERS,
     OWNERS,
     POD,
     RESERVATION,
     ObjectName,
     content_of,
+    full_name,
     is_kind,
-    kind_label,
-    parse_name,
-    plural,
+    typed_names,
     written_kind,
 )
-from topospread.cli.manifest_objects import NextReplica, PodRequest, named_request
-from topospread.cli.options import ImpliedNamespace, pages
+from topospread.cli.manifest_objects import (
+    NextReplica,
+    PodRequest,
+    manifest_request,
+    named_request,
+)
+from topospread.cli.options import pages
+from topospread.cli.pod_calls import ask_about
 from topospread.codec.owners import controller_reference
 from topospread.kube.workloads import CONTROLLED, controllers_of, workload_of
-from topospread_client import ManifestError, NotFound, pod_from_manifest
+from topospread_client import ORDINAL_LABELS, ManifestError, NotFound, pod_from_manifest
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1.cluster_state_service_pb2 import ListObjectsRequest
@@ -34,7 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, TypeVar
 
-    from topospread.cli.manifest_files import Manifest
+    from topospread.cli.errors import FailedCall
+    from topospread.cli.kinds import TypedName
+    from topospread.cli.manifest_documents import Manifest
     from topospread.cli.options import ApiCaller
     from topospread.kube.objects import OwnerReference
     from topospread.kube.workloads import KnownControllers
@@ -45,66 +51,8 @@ if TYPE_CHECKING:
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _PAGE_SIZE: Final = 5000
 
-
 _NAMED: Final = 3
 """Objects of other namespaces that an error names."""
-
-
-@dataclass(frozen=True, slots=True)
-class TypedName:
-    """A name of a pod or workload as it was typed.
-
-    Attributes:
-        meanings: what it may be, in the order of trial: ``jobs/x`` is a pod there before a Job. The
-            kind of one may be a word that is no kind of Kubernetes' own, as it was typed.
-        has_namespace: whether the namespace was typed, too.
-        word: the first of two that may be a namespace, and a kind; empty where it is one of them.
-    """
-
-    meanings: Sequence[ObjectName]
-    has_namespace: bool
-    word: str = ""
-
-    @property
-    def subject(self) -> ObjectName:
-        """What errors are about: a kind that is known, or else a pod."""
-        last = self.meanings[-1]
-        return last if last.kind == written_kind(last.kind) else self.meanings[0]
-
-
-def typed_names(typed: Sequence[str], namespace: str | None) -> list[TypedName]:
-    """Names of pods and workloads: NAME, KIND/NAME and so on, or all of one kind: ``pod a b``."""
-    first, *rest = typed or ("",)
-    kind = written_kind(first)
-    if rest and kind in {POD, *OWNERS, *FOREIGN}:
-        typed = [each if "/" in each else f"{kind}/{each}" for each in rest]
-    return [_typed_name(text, namespace) for text in typed]
-
-
-def _typed_name(text: str, namespace: str | None) -> TypedName:
-    parts = text.split("/")
-    word, *_ = parts
-    explicit = bool(namespace) and not isinstance(namespace, ImpliedNamespace)
-    if len(parts) == 1 or kind_label(word) is not None:
-        found = parse_name(text, namespace, (POD, RESERVATION, *OWNERS), POD)
-        has_namespace = explicit or len(parts) > 2
-        if found.kind in OWNERS and len(parts) == 2 and word == plural(found.kind):
-            pod = ObjectName(POD, word, found.name)
-            return TypedName((pod, found), has_namespace)
-        return TypedName((found,), has_namespace)
-    if len(parts) > 3 or not all(parts):
-        raise BadInput(f"{text!r} is no name of a pod or workload: write {_FORMS}")
-    _, *spaces, name = parts
-    if spaces and explicit and spaces != [namespace]:
-        raise BadInput(f"{text!r} is not in --namespace {namespace}: leave one of them out")
-    where = spaces[0] if spaces else namespace or "default"
-    workload = ObjectName(written_kind(word) or word, where, name)
-    if spaces or "." in word or word != word.lower() or (explicit and namespace != word):
-        return TypedName((workload,), explicit or bool(spaces), "" if spaces else word)
-    return TypedName((ObjectName(POD, word, name), workload), explicit, word)
-
-
-_FORMS: Final = "NAME, NAMESPACE/NAME, KIND/NAME or KIND/NAMESPACE/NAME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +97,59 @@ class StatePods:
                 typed = [f"{first}/{each}" for each in rest]
         return typed_names(typed, namespace)
 
-    def explain(self, name: TypedName, explained: Callable[[PodRequest], _R]) -> _R:
+    def ask(
+        self,
+        typed: Sequence[str],
+        namespace: str | None,
+        given: Sequence[PodRequest],
+        doing: str,
+        answer: Callable[[PodRequest], _R],
+    ) -> tuple[list[_R], list[FailedCall]]:
+        """Answers about names that were typed, then about `given`; and those that are not there."""
+        wanted: list[PodRequest | TypedName] = [*self.typed_names(typed, namespace), *given]
+        return ask_about(
+            wanted,
+            doing,
+            lambda each: answer(each) if isinstance(each, PodRequest) else self.find(each, answer),
+            lambda each: each if isinstance(each, PodRequest) else named_request(each.subject),
+        )
+
+    def placeable(
+        self, typed: Sequence[str], namespace: str | None
+    ) -> tuple[list[PodRequest], list[FailedCall]]:
+        """Pods, and next replicas of workloads, of names that were typed; and what is not there.
+
+        A workload that other workloads make the pods of, as those of a Prometheus, is these.
+        """
+        found, failed = self.ask(typed, namespace, (), "looking up", self._there)
+        made = [each for request in found for each in self._makers(request)]
+        # Each once, as where one is named by its kind and without.
+        once = {(each.subject.kind, full_name(each.subject.pod)): each for each in made}
+        return list(once.values()), failed
+
+    def _there(self, request: PodRequest) -> PodRequest:
+        pod = request.subject.pod
+        pods = self.of(pod.namespace) if request.source.HasField("ref") else None
+        if pods is not None and all(each.metadata.name != pod.name for each in pods):
+            raise NotFound("", reason="POD_NOT_FOUND")
+        return request
+
+    def _makers(self, request: PodRequest) -> Sequence[PodRequest]:
+        pod = request.subject.pod
+        workload = ObjectName(request.subject.kind, pod.namespace, pod.name)
+        pods = self.pods_of(workload)
+        makers = {self.workload(each) for each in pods}
+        if not pods or workload in makers | {self.controllers(each)[0] for each in pods}:
+            return [request]
+        return [_next_replica(each, self.pods_of(each)) for each in sorted(makers, key=str)]
+
+    def find(self, name: TypedName, explained: Callable[[PodRequest], _R]) -> _R:
         """The answer about a pod of the state, or about the next replica of a workload.
 
         Raises:
             NotFound: there is no such pod, and none of such a workload.
         """
+        code = None
         for each in name.meanings:
             if each.kind in (POD, RESERVATION):
                 try:
@@ -162,6 +157,7 @@ class StatePods:
                 except NotFound as error:
                     if error.reason != "POD_NOT_FOUND":
                         raise
+                    code = error.code
                 replica = self._workload_named(each) if name.subject == each else None
             elif each.kind == name.word and each != name.meanings[0] and self.of(name.word):
                 continue  # a namespace, and no kind that is known
@@ -169,7 +165,7 @@ class StatePods:
                 replica = self._next_replica(each) or self._template(each)
             if replica is not None:
                 return explained(replica)
-        raise NotFound(self._missing(name), reason="POD_NOT_FOUND")
+        raise NotFound(self._missing(name), code=code, reason="POD_NOT_FOUND")
 
     def controllers(self, pod: Pod) -> Sequence[ObjectName]:
         """Controllers of a pod, the outer one last: a ReplicaSet, and its Deployment."""
@@ -192,6 +188,14 @@ class StatePods:
             return ObjectName(POD, pod.metadata.namespace, "")
         found = workload_of(chain)
         return ObjectName(found.kind, pod.metadata.namespace, found.name)
+
+    def beginning(self, name: str, namespace: str | None) -> Sequence[ObjectName]:
+        """Workloads that an operator may have made of one with a name: KIND/NAME-broker."""
+        owners = {self.workload(pod) for pod in self.of(namespace)}
+        return sorted(
+            (each for each in owners if each.name.startswith(f"{name}-")),
+            key=lambda each: each.path,
+        )
 
     def _chain(self, pod: Pod) -> Sequence[OwnerReference]:
         owner = controller_reference(pod.metadata.owner_references)
@@ -223,7 +227,13 @@ class StatePods:
             for each in self.controllers(pod):
                 if each.name == workload.name and is_kind(workload.kind, each.kind):
                     own.setdefault(each, []).append(pod)
-        return next((_next_replica(*item) for item in own.items()), None)
+        return next((self._replica_of(*item) for item in own.items()), None)
+
+    def _replica_of(self, workload: ObjectName, pods: Sequence[Pod]) -> PodRequest:
+        # A Cluster's Jobs make pods of other templates beside its own.
+        return _next_replica(
+            workload, [pod for pod in pods if self.workload(pod) == workload] or pods
+        )
 
     def _workload_named(self, missing: ObjectName) -> PodRequest | None:
         """Next replica of the workload that has the name of a missing pod; None without one."""
@@ -235,18 +245,15 @@ class StatePods:
         )
         if not found:
             return None
-        return _next_replica(found[0], [pod for pod in pods if found[0] in self.controllers(pod)])
+        return self._replica_of(
+            found[0], [pod for pod in pods if found[0] in self.controllers(pod)]
+        )
 
     def _template(self, workload: ObjectName) -> PodRequest | None:
         """Pod that a workload without pods would make, by its manifest beside the state."""
         for name, manifest, pod in self._manifests(workload.name):
             if name.namespace == workload.namespace and is_kind(workload.kind, name.kind):
-                return PodRequest(
-                    common_pb2.PodSource(object=pod),
-                    Subject(name.pod, name.kind, manifest.source),
-                    manifest.label,
-                    common_pb2.CONSTRAINT_VALIDATION_IGNORE,
-                )
+                return manifest_request(manifest, pod, common_pb2.CONSTRAINT_VALIDATION_IGNORE)
         return None
 
     def _manifests(self, name: str) -> Iterator[tuple[ObjectName, Manifest, Pod]]:
@@ -254,8 +261,7 @@ class StatePods:
         if name not in self._named:
             self._named[name] = [
                 each
-                for path in self.files
-                for each in manifest_files.stream(path, None)
+                for each in manifest_files.stream(self.files, None)
                 if _metadata(each).get("name") == name and each.kind != POD
             ]
         for each in self._named[name]:
@@ -278,16 +284,18 @@ class StatePods:
                 "workload of that name"
             )
             if len(name.meanings) > 1 and not is_namespace:
-                text += f", nor one of {name.meanings[-1].path}"
+                text += f"; {name.word} is no namespace of pods, nor the kind of an owner of theirs"
         else:
             text = f"no pod of {subject.path} is in the state"
-        similar = self._similar(name, everywhere=not (name.has_namespace or is_namespace))
+        similar = self._similar(name, everywhere=not (name.has_namespace or is_namespace)) or [
+            each.path for each in self.beginning(subject.name, subject.namespace)
+        ]
         if similar:
             more = f" and {len(similar) - _NAMED} more" if len(similar) > _NAMED else ""
             return f"{text}: there is {', '.join(similar[:_NAMED])}{more}"
         if subject.kind in (POD, RESERVATION):
             return text
-        return f"{text}, and no more than its pods is known of it: explain its manifest with -f"
+        return f"{text}, and no more than its pods is known of it: give its manifest with -f"
 
     def _similar(self, name: TypedName, *, everywhere: bool) -> Sequence[str]:
         """Workloads of other kinds that have the name, or what has it in other namespaces."""
@@ -352,6 +360,12 @@ def _next_replica(workload: ObjectName, pods: Sequence[Pod]) -> PodRequest:
         replica.metadata.ClearField(own)
     replica.spec.ClearField("node_name")
     replica.ClearField("status")
+    for label in ORDINAL_LABELS & replica.metadata.labels.keys():
+        # They count up from the first.
+        values = (pod.metadata.labels.get(label, "") for pod in pods)
+        replica.metadata.labels[label] = min(
+            filter(None, values), key=lambda each: (len(each), each)
+        )
     for volume in replica.spec.volumes:
         # A StatefulSet makes another for the next.
         claim = volume.volume_source.persistent_volume_claim

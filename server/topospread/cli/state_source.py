@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from topospread.api.local import LocalApi
-    from topospread.cli.manifest_files import Manifest
+    from topospread.cli.manifest_documents import Manifest
     from topospread.kube.versions import KubernetesVersion
     from topospread.spread.settings import ConfiguredRules
     from topospread.store.model import Key, StoredObject
@@ -92,12 +92,12 @@ def from_option(command: _C) -> _C:
     return click.option(
         "--from",
         metavar="FILE|DIR|kubeconfig[:CONTEXT]",
-        multiple=True,  # so that a second one is refused, not taken for the first
+        multiple=True,
         expose_value=False,
         callback=_take_source,
         type=PATH,
         help="Call no server: load the cluster from manifests, such as `kubectl get -o json` "
-        "prints, of a directory with all below it, or from its API server.",
+        "prints, of a directory with all below it, or from its API server. Several files go, too.",
     )(command)
 
 
@@ -114,11 +114,11 @@ def kubeconfig_option(command: _C) -> _C:
 
 
 def files_of(options: ClientOptions) -> Sequence[str]:
-    """The file or directory that a state is loaded from; none for another source."""
+    """Files and directories that a state is loaded from, and that can be read again."""
     source = options.source
-    if not isinstance(source, ManifestSource) or source.path == STDIN:
+    if not isinstance(source, ManifestSource):
         return ()
-    return (source.path,)
+    return [each for each in source.paths if each != STDIN]
 
 
 def check_changes(options: ClientOptions) -> None:
@@ -133,13 +133,15 @@ def _take_source(
     del parameter
     if "" in values:
         raise click.BadParameter("name a file, a directory, - for standard input, or kubeconfig")
-    if len(values) > 1:
-        raise click.BadParameter("give one source: several files may stand in one directory")
-    for value in values:
-        word, _, name = value.partition(":")
-        source = KubeconfigSource(name) if word == KUBECONFIG else ManifestSource(value)
+    named = [
+        name for word, _, name in (each.partition(":") for each in values) if word == KUBECONFIG
+    ]
+    if named and len(values) > 1:
+        raise click.BadParameter("give one source: the API server of a kubeconfig has all")
+    if values:
         options = context.ensure_object(ClientOptions)
-        options.source, options.sources["source"] = source, "--from"
+        options.source = KubeconfigSource(named[0]) if named else ManifestSource(values)
+        options.sources["source"] = "--from"
 
 
 def _take_version(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -166,7 +168,7 @@ def take_option(field: str) -> Callable[[click.Context, click.Parameter, str | N
 class ManifestSource:
     """A cluster's state in files; see StateSource."""
 
-    path: str
+    paths: Sequence[str]
 
     @contextmanager
     def serve(self, options: ClientOptions) -> Iterator[LoadedCluster]:
@@ -174,7 +176,7 @@ class ManifestSource:
         if options.source_kubeconfig or options.kube_context:
             flag = "--kubeconfig" if options.source_kubeconfig else "--context"
             raise click.UsageError(f"{flag} goes with --from kubeconfig")
-        if self.path == STDIN and _stdin_is_read():
+        if STDIN in self.paths and (_stdin_is_read() or self.paths.count(STDIN) > 1):
             raise click.UsageError("standard input can be read once: name a file for -f or --from")
         with _errors_only():
             kinds: dict[StoredKind, str] = {}
@@ -196,7 +198,7 @@ class ManifestSource:
         contradicted: list[str] = []
         errors = ManifestErrors(FieldValidation.WARN)
         with output.progress("reading MiB of") as progress:
-            for manifest in manifest_files.stream(self.path, partial(_show, progress), lists):
+            for manifest in manifest_files.stream(self.paths, partial(_show, progress), lists):
                 kubelets.update(_kubelet_version(manifest))
                 each = _stored(manifest, errors, skipped)
                 before = newest.get(each.key) if each else None
@@ -208,7 +210,7 @@ class ManifestSource:
         if contradicted:
             output.warn("\n".join([*at_most(contradicted), _CONTRADICTED]))
         warn_not_read(skipped)
-        name = "standard input" if self.path == STDIN else self.path
+        name = ", ".join("standard input" if each == STDIN else each for each in self.paths)
         if all(key.kind in OBJECT_KINDS for key in newest):
             only = f", only {kinds_text(skipped)}" if skipped else ""
             text = f"{name}: there are no nodes and no pods in it{only}"

@@ -11,7 +11,7 @@ from topospread_client import template_reference
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread.cli.manifest_files import Manifest
+    from topospread.cli.manifest_documents import Manifest
 
 
 def with_templates(manifests: Sequence[Manifest]) -> list[Manifest]:

@@ -8,8 +8,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.cli.errors import BadInput
-from topospread.cli.manifest_files import Manifest
-from topospread.cli.value_readers import LinedDict, yaml_parts
+from topospread.cli.manifest_documents import Manifest, is_values
+from topospread.cli.yaml_values import LinedDict, yaml_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,10 +23,12 @@ MOST_TEXTS: Final = 100
 _MOST_DEPTH: Final = 64
 
 _HAS_CONSTRAINTS: Final = re.compile(
-    r"""^[ \t-]*["']?topologySpreadConstraints["']?[ \t]*:"""
-    r"""|"topologySpreadConstraints"[ \t]*:|^[ \t-]*(?:path|name):.*topologySpreadConstraints""",
+    r"""(?:^|[{,])[ \t-]*["']?topologySpreadConstraints["']?[ \t]*:"""
+    r"""|\b(?:path|name)["']?[ \t]*:.{0,256}?topologySpreadConstraints""",
     re.MULTILINE,
 )
+"""A key of a mapping, or the value of a path or a name, which is not that long."""
+
 _CONSTRAINTS: Final = "topologySpreadConstraints"
 
 
@@ -88,7 +90,8 @@ def _texts(content: Mapping[Any, Any]) -> Iterator[ManifestText]:
         path, value, line, is_block, depth = waiting.pop()
         if isinstance(value, str):
             is_list = path.rpartition(".")[2] == _CONSTRAINTS
-            if not (is_list and "\n" in value) and not _HAS_CONSTRAINTS.search(value):
+            has_constraints = _CONSTRAINTS in value and _HAS_CONSTRAINTS.search(value)
+            if not has_constraints and not (is_list and "\n" in value):
                 continue
             left, count = left - len(value), count + 1
             if left < 0 or count > MOST_TEXTS:
@@ -106,18 +109,21 @@ def _texts(content: Mapping[Any, Any]) -> Iterator[ManifestText]:
         elif isinstance(value, dict):
             lines = value.lines if isinstance(value, LinedDict) else {}
             blocks = value.blocks if isinstance(value, LinedDict) else frozenset()
-            members = [
-                (
-                    f"{path}.{key}".removeprefix("."),
-                    each,
-                    lines.get(key, line),
-                    key in blocks,
-                    depth + 1,
-                )
-                for key, each in value.items()
-                if isinstance(each, str | list | dict)
-                and (depth or key not in ("metadata", "status"))
-            ]
+            listed = value.listed if isinstance(value, LinedDict) else {}
+            members = []
+            for key, each in value.items():
+                if not isinstance(each, str | list | dict):
+                    continue
+                if not depth and key in ("metadata", "status"):
+                    continue
+                at = f"{path}.{key}".removeprefix(".")
+                if key in listed:
+                    members += [
+                        (f"{at}[{number}]", text, *place, depth + 2)
+                        for number, (text, place) in enumerate(zip(each, listed[key], strict=True))
+                    ]
+                else:
+                    members.append((at, each, lines.get(key, line), key in blocks, depth + 1))
             waiting += reversed(members)
 
 
@@ -137,6 +143,8 @@ def _read(path: str, text: str, line: int, *, is_block: bool, is_list: bool) -> 
             value["items"], items = items, []
         if isinstance(value, list):  # operations of a JSON patch, or the constraints alone
             value = {_CONSTRAINTS if is_list else "patch": value}
+        if is_values(value):
+            value.pop("kind", None)
         if isinstance(value, dict):
             documents.append(value)
     return ManifestText(path, line, is_block, tuple(documents))

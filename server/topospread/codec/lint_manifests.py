@@ -115,24 +115,23 @@ def is_large(manifest: Manifest) -> bool:
 def is_patch(manifest: Manifest) -> bool:
     """Whether an object is a part of a workload alone, as a patch of kustomize is.
 
-    It lacks what its kind must have: the selector, or where there needs to be none, containers.
+    It lacks what its kind must have: the spec, the selector, or where there needs to be none, the
+    template or its containers.
     """
     kind, spec = manifest.get("kind"), part_of(manifest, "spec")
-    if not isinstance(kind, str) or not spec or not _is_count(spec.get("replicas")):
+    if not isinstance(kind, str) or not _is_count(spec.get("replicas")):
         return False
+    if not spec:
+        return "spec" not in manifest and kind != "PodTemplate" and is_own_kind(manifest)
     template = known_template(manifest)
-    has_template = template is not None and _has_pod_spec(template)
+    pod_spec = {} if template is None else _pod_spec(template)
+    has_template = "containers" in pod_spec or "topologySpreadConstraints" in pod_spec
     if kind not in _SELECTING:
-        lacks = template is not None and "containers" not in _pod_spec(template)
-        return has_template and lacks and is_own_kind(manifest)
+        lacks = ("jobTemplate" if kind == "CronJob" else "template") not in spec
+        return (lacks or (has_template and "containers" not in pod_spec)) and is_own_kind(manifest)
     if not isinstance(spec.get("template", {}), Mapping):
         return False
     return spec.get("selector") is None and (is_own_kind(manifest) or has_template)
-
-
-def _has_pod_spec(template: PodTemplate) -> bool:
-    spec = _pod_spec(template)
-    return "containers" in spec or "topologySpreadConstraints" in spec
 
 
 def workload_from_template(template: PodTemplate, message: k8s.Pod | None) -> LintedWorkload:
@@ -146,7 +145,9 @@ def workload_from_template(template: PodTemplate, message: k8s.Pod | None) -> Li
             cannot be read.
     """
     holder = template.holder
-    kind, spec = str(holder.get("kind") or "Pod"), part_of(holder, "spec")
+    # Without a kind it is a pod, or what has the template are values of a chart.
+    kind = str(holder.get("kind") or ("" if template.path else "Pod"))
+    spec = part_of(holder, "spec")
     malformed: list[FieldViolation] = []
 
     def read(convert: Callable[[], _T], otherwise: _T) -> _T:

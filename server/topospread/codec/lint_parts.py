@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.codec.lint_manifests import (
@@ -18,6 +19,16 @@ from topospread.codec.lint_manifests import (
     workload_from_template,
 )
 from topospread.codec.lint_readings import TemplateReader, value_at
+from topospread.codec.lint_refused import refused, refused_kind
+from topospread.codec.lint_variables import (
+    FIELDS,
+    NO_VARIABLE,
+    SUBSTITUTED,
+    VARIABLE,
+    has_variable,
+    template_without_variables,
+    without_variables,
+)
 from topospread.codec.pods import pod_from_proto
 from topospread.errors import FieldViolation
 from topospread.kube.validation import CONSTRAINTS_FIELD
@@ -27,6 +38,7 @@ from topospread_client import (
     PodTemplate,
     has_known_template,
     is_own_kind,
+    misspelt_constraints,
     pod_from_template,
     spread_parts,
     unknown_fields,
@@ -34,7 +46,7 @@ from topospread_client import (
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 Manifest = Mapping[str, Any]
 
@@ -45,29 +57,23 @@ _NEEDED: Final = frozenset({"maxSkew", "topologyKey", "whenUnsatisfiable"})
 _KEPT: Final = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet"})
 """Kinds with a pod template that a server keeps without it."""
 
-_FIELDS: Final = frozenset(
-    field.json_name for field in k8s.TopologySpreadConstraint.DESCRIPTOR.fields
-)
+_SWITCHES: Final = frozenset({"enabled", "create"})
+"""What charts have beside the fields of a constraint in a map of their own."""
 
 _OF_SCHEMAS: Final = frozenset({"type", "items", "properties", "$ref", "description"})
 _POLICIES: Final = re.compile(r"(^|\.)(kyverno\.io|gatekeeper\.sh|admissionregistration\.k8s\.io)/")
 """API groups whose objects have patterns of constraints, and expressions on them."""
 
-_VARIABLE: Final = re.compile(r"\{\{|\$\{|\$\(")
-_SUBSTITUTED: Final = re.compile(r"\$\{|\$\(")
-"""Begins what is put in the place of a text later, by Helm and others; by Flux and others alone."""
-
-_NONE: Final = re.compile(r"(?!)")
-"""Matches nothing."""
-
-_DIRECTIVE: Final = ".$"
-"""Begins what a strategic merge patch has beside fields: ``$patch: delete``."""
+_NO_FIELD: Final = re.compile(r"(^|\.)(\$|[+=<^X]?\()")
+"""Begins what patches and tests have beside fields: ``$patch: delete``, ``(length(items)): 1``."""
 
 _NO_POD: Final = "-"
 """Stands for the kind of what has none, which is no pod as elsewhere."""
 
 MOST_PARTS: Final = 200
 """Pod templates and lists of constraints of one object that are linted."""
+
+_MISSPELT: Final = f"Kubernetes calls them {_CONSTRAINTS}"
 
 _TOO_WRONG: Final = "they have too many values of a wrong type"
 
@@ -117,10 +123,10 @@ def lint_parts(manifest: Manifest, *, is_applied: bool = False) -> list[LintedPa
     all_paths = [*(each.text for each in templates), *(each.text for each in lists)]
     templates, lists = templates[:MOST_PARTS], lists[: max(0, MOST_PARTS - len(templates))]
     for template in templates:
-        variables = _VARIABLE
+        variables = VARIABLE
         if template.holder is manifest and has_known_template(manifest):
             # Of Helm's templates none is left in what is applied.
-            variables = _NONE if is_applied else _SUBSTITUTED
+            variables = NO_VARIABLE if is_applied else SUBSTITUTED
         if is_patch(template.holder):
             lists = [*lists, *_constraints_of(template)]
         elif template.holder is manifest or not has_controller(template.holder):
@@ -129,13 +135,21 @@ def lint_parts(manifest: Manifest, *, is_applied: bool = False) -> list[LintedPa
         parts += _of_list(reader, manifest, each)
     for path in all_paths[MOST_PARTS : MOST_PARTS + 1]:
         parts.append(unread_part(manifest, path, f"more than {MOST_PARTS} are too many"))
-    if not parts and not has_known_template(manifest):
+    known = has_known_template(manifest)
+    misspelt = [] if known else misspelt_constraints(manifest)
+    if not (parts or misspelt or known):
         return []
     unknown = [
         FieldViolation(each.field, each.description)
         for each in unknown_fields(manifest if kind else {**manifest, "kind": _NO_POD})
-        if _DIRECTIVE not in each.field
+        if not _NO_FIELD.search(each.field)
     ]
+    reported = {*all_paths, *(each.field for each in unknown)}
+    parts += [unread_part(manifest, path, _MISSPELT) for path in misspelt if path not in reported]
+    if parts and (wrong := refused_kind(manifest)):
+        workload = parts[0].workload
+        workload = replace(workload, malformed=(wrong, *workload.malformed))
+        parts[0] = replace(parts[0], workload=workload)
     return _with_unknown_fields(parts, unknown[:MOST_CONSTRAINTS], manifest)
 
 
@@ -147,46 +161,62 @@ def _of_template(
     at = ".".join(filter(None, (template.text, CONSTRAINTS_FIELD)))
     if _claims(template) > _MOST_CLAIMS:
         return unread_part(holder, at, f"more than {_MOST_CLAIMS} volumeClaimTemplates")
-    given, variable = _template_without_variables(template, variables)
+    given, variable = template_without_variables(template, variables)
     reading, message = reader.read(given)
     workload = workload_from_template(reading.template, message)
+    typed = {each.field for each in reading.wrong}
+    found_wrong = [_explained(each, at) for each in reading.wrong]
+    found_wrong += (each for each in workload.malformed if each.field not in typed)
+    is_own = holder.get("kind") == "Pod" or is_own_kind(holder)
+    if message is not None and workload.is_readable and is_own:
+        labels_known = _has_all_labels(given, typed, variables)
+        more = refused(reading.template, workload, message, labels_known=labels_known)
+        found_wrong += islice(
+            (each for each in more if not _follows(each, typed)), MOST_CONSTRAINTS
+        )
     wrong = [
-        each
-        for each in (*map(_explained, reading.wrong), *workload.malformed)
-        if not _has_variable(value_at(given, each.field), variables)
+        each for each in found_wrong if not has_variable(value_at(given, each.field), variables)
     ]
     # What a field means in a template of another kind is not known.
-    found = {each.field for each in reading.wrong if not (known or each.field.startswith(at))}
+    left = {each.field for each in reading.wrong if not (known or each.field.startswith(at))}
     return LintedPart(
         replace(
             workload,
             constraints_path=at,
             labels_known=known,
-            malformed=tuple(each for each in wrong if each.field not in found),
+            malformed=tuple(each for each in wrong if each.field not in left),
             variable=frozenset(variable),
+            is_partial=not known
+            and (_lacks_containers(template) or _is_of_values(holder, template.path)),
             unread=_TOO_WRONG if reading.has_more else "",
         ),
         reading.template if workload.is_readable and not variable else None,
     )
 
 
-def _template_without_variables(
-    template: PodTemplate, variables: re.Pattern[str]
-) -> tuple[PodTemplate, set[tuple[int, str]]]:
-    """A template without fields of constraints in whose place something else is put, and these."""
-    content = template.content
-    spec = content.get("spec") if isinstance(content, Mapping) else None
-    constraints = spec.get(_CONSTRAINTS) if isinstance(spec, Mapping) else None
-    if not isinstance(spec, Mapping) or not isinstance(constraints, list):
-        return template, set()
-    given, variable = _without_variables(constraints, variables, is_part=False)
+def _lacks_containers(template: PodTemplate) -> bool:
+    spec = template.content.get("spec") if isinstance(template.content, Mapping) else None
+    return not isinstance(spec, Mapping) or "containers" not in spec
+
+
+def _follows(refused: FieldViolation, wrong: Collection[str]) -> bool:
+    """Whether what is refused is there because a value of a wrong type was left out."""
+    parent = refused.field.rpartition(".")[0]
+    at = parent if parent.endswith("]") else refused.field
+    return any(each.startswith(at) or refused.field.startswith(each) for each in wrong)
+
+
+def _has_all_labels(
+    template: PodTemplate, wrong: Collection[str], variables: re.Pattern[str]
+) -> bool:
+    """Whether the labels of a template are those that its pods will have."""
+    content = template.content if isinstance(template.content, Mapping) else {}
     metadata = content.get("metadata")
-    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    selector = value_at(template, "spec.selector")
-    if _has_variable(labels, variables) or _has_variable(selector, variables):
-        variable |= {(number, "labelSelector") for number in range(len(constraints))}
-    spec = {**spec, _CONSTRAINTS: given}
-    return template._replace(content={**content, "spec": spec}), variable
+    if any(f"{template.text}.metadata" in each for each in wrong) or "labels" in content:
+        return False  # some are left out, or misplaced
+    if not isinstance(metadata, Mapping) or not metadata.get("labels"):
+        return False  # as in a patch
+    return not has_variable(metadata, variables)
 
 
 def _claims(template: PodTemplate) -> int:
@@ -196,9 +226,15 @@ def _claims(template: PodTemplate) -> int:
     return len(claims) if isinstance(claims, list | tuple) else 0
 
 
-def _explained(wrong: FieldViolation) -> FieldViolation:
-    is_list = wrong.field.endswith(_CONSTRAINTS) and wrong.description.startswith("expected array")
-    more = ": write each constraint as an element, with `- `" if is_list else ""
+def _explained(wrong: FieldViolation, at: str) -> FieldViolation:
+    """What is wrong, with how it is to be written, or where: `at` is the path of constraints."""
+    more, key = "", wrong.field.rpartition("[")[2].removesuffix("]")
+    if wrong.field == at and wrong.description.startswith("expected array"):
+        more = ": write each constraint as an element, with `- `"
+    elif key == _CONSTRAINTS:
+        more = f": they belong under {at.removesuffix(_CONSTRAINTS).removesuffix('.')}"
+    elif key in FIELDS and wrong.field.startswith(f"{at}["):
+        more = ": it belongs in the constraint, beside labelSelector"
     return replace(wrong, description=wrong.description + more)
 
 
@@ -216,7 +252,12 @@ def _of_list(
     """Constraints that stand outside of any template."""
     content, path = listed.content, listed.text
     empty = _of_no_template(manifest, path)
-    if isinstance(content, Mapping) and not _NEEDED & content.keys():
+    of_values = _is_of_values(manifest, listed.path)
+    if isinstance(content, Mapping) and (
+        not _NEEDED & content.keys()
+        or _SWITCHES & content.keys()
+        or (of_values and not content.keys() <= FIELDS)
+    ):
         if content and not _OF_SCHEMAS & content.keys():
             is_set = "value" in content
             text = "they are a map, as a chart or a controller may read"
@@ -225,17 +266,21 @@ def _of_list(
         return
     if not content or isinstance(content, bool):
         return
-    if isinstance(content, str) and (_VARIABLE.search(content) or "\n" in content):
+    if isinstance(content, str) and (VARIABLE.search(content) or "\n" in content):
         yield LintedPart(replace(empty, unread="they are a text"))
         return
+    is_single = isinstance(content, Mapping) and of_values
     given: Any = list(content) if isinstance(content, list | tuple) else content
+    given = [content] if is_single else given
     variable: set[tuple[int, str]] = set()
     if isinstance(given, list):
-        given, variable = _without_variables(given, _VARIABLE, is_part=is_patch(listed.holder))
+        given, variable = without_variables(
+            given, VARIABLE, is_part=listed.is_part or is_patch(listed.holder)
+        )
     reading, message = reader.read(PodTemplate((), {"spec": {_CONSTRAINTS: given}}, {}, ()))
     made = None if message is None else workload_from_template(reading.template, message)
     wrong = tuple(
-        _explained(replace(each, field=path + each.field.removeprefix(CONSTRAINTS_FIELD)))
+        _explained(replace(each, field=path + each.field.removeprefix(CONSTRAINTS_FIELD)), path)
         for each in (*reading.wrong, *(made.malformed if made else ()))
     )
     if made is None or not made.is_readable:
@@ -252,60 +297,16 @@ def _of_list(
                 for each in (given if isinstance(given, list) else ())
             ),
             variable=frozenset(variable),
+            is_single=is_single,
         )
     )
 
 
-def _without_variables(
-    constraints: Sequence[Any], variables: re.Pattern[str], *, is_part: bool
-) -> tuple[list[Any], set[tuple[int, str]]]:
-    """Constraints without fields in whose place something else is put, and these."""
-    variable = {
-        (number, name)
-        for number, each in enumerate(constraints)
-        for name in _variable_fields(each, variables, is_part=is_part)
-    }
-    given = [
-        {name: None if (number, name) in variable else value for name, value in each.items()}
-        if isinstance(each, Mapping)
-        else ({} if (number, "") in variable else each)
-        for number, each in enumerate(constraints)
-    ]
-    return given, variable
-
-
-def _variable_fields(
-    constraint: object, variables: re.Pattern[str], *, is_part: bool
-) -> Iterator[str]:
-    """Fields in whose place something else is put; the empty name stands for all of them.
-
-    `is_part` means that what the constraint lacks is that of another with its key.
-    """
-    if not isinstance(constraint, Mapping):
-        is_variable = isinstance(constraint, str) and _has_variable(constraint, variables)
-        yield from ("",) if is_variable else ()
-        return
-    for name, value in constraint.items():
-        if str(name).startswith("$"):
-            yield ""
-        elif _has_variable(value, variables):
-            yield str(name)
-    if is_part:
-        yield from _FIELDS - constraint.keys()
-
-
-def _has_variable(value: object, variables: re.Pattern[str]) -> bool:
-    """Whether a text in a value, or a key, has something put in the place of its parts later."""
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, str) and variables.search(part):
-            return True
-        if isinstance(part, Mapping):
-            waiting += (*part.keys(), *part.values())
-        elif isinstance(part, list | tuple):
-            waiting += part
-    return False
+def _is_of_values(manifest: Manifest, path: Sequence[str | int]) -> bool:
+    """Whether what is at a path is one of a chart's values, which it reads in its own way."""
+    if not manifest.get("kind"):
+        return path[0] != "patch"
+    return any(str(step).startswith("values") for step in path)
 
 
 def unread_part(manifest: Manifest, path: str, why: str) -> LintedPart:

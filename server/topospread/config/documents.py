@@ -111,10 +111,14 @@ class DistinctKeys(yaml.constructor.SafeConstructor):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
-                    problem = f"the key {key.value!r} is given twice"
-                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+                    self.take_second(node, key)
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def take_second(self, node: yaml.MappingNode, key: yaml.ScalarNode) -> None:
+        """Refuse a key of a mapping that comes a second time; the last value is taken otherwise."""
+        problem = f"the key {key.value!r} is given twice"
+        raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
 
 
 class _Loader(DistinctKeys, yaml.SafeLoader):

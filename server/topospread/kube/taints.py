@@ -20,20 +20,30 @@ _CONDITIONS: Final = (
     "node.cluster.x-k8s.io/",
     "aws-node-termination-handler/",
     "cloud.google.com/impending-node-termination",
-    "node.cilium.io/agent-not-ready",
-    "ebs.csi.aws.com/agent-not-ready",
-    "efs.csi.aws.com/agent-not-ready",
-    "fsx.csi.aws.com/agent-not-ready",
     "NodeWithImpairedVolumes",
-    "medik8s.io/remediation",
     "node-problem-detector/",
     "UpdateInProgress",
 )
 """Of nodes that start, fail or go away: whole keys, or prefixes where they end with a slash.
 
 Kubernetes' node conditions and cloud providers; cluster-autoscaler, karpenter, Cluster API;
-handlers of spot terminations; agents that are not ready yet.
+handlers of spot terminations.
 """
+
+_STATES: Final = frozenset(
+    {
+        "not-ready",
+        "unready",
+        "uninitialized",
+        "unhealthy",
+        "unschedulable",
+        "maintenance",
+        "drain",
+        "draining",
+        "remediation",
+    }
+)
+"""Words that end the names of such taints, whoever sets them: ``cni.istio.io/not-ready``."""
 
 _RESERVED: Final = (
     "node-role.kubernetes.io/control-plane",
@@ -42,6 +52,9 @@ _RESERVED: Final = (
     "node-role.kubernetes.io/etcd",
     "CriticalAddonsOnly",
     "virtual-kubelet.io/",
+    "azure.com/aci",
+    "eks.tke.cloud.tencent.com/eklet",
+    "kwok.x-k8s.io/node",
     "virtual-node.liqo.io/",
     "eks.amazonaws.com/compute-type",
 )
@@ -50,7 +63,9 @@ _RESERVED: Final = (
 
 def is_condition(taint: Taint) -> bool:
     """Whether a taint says that its node starts, fails, is cordoned or goes away."""
-    return _named(taint.key, _CONDITIONS)
+    name = taint.key.rpartition("/")[2].lower()
+    named = any(name == each or name.endswith(f"-{each}") for each in _STATES)
+    return named or _named(taint.key, _CONDITIONS)
 
 
 def means_stay_away(taint: Taint) -> bool:

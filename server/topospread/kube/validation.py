@@ -41,6 +41,9 @@ CONSTRAINTS_FIELD: Final = "spec.topologySpreadConstraints"
 DEFAULTS_FIELD: Final = "defaultConstraints"
 DEFAULTING_TYPES: Final = ("System", "List")
 
+NO_SELECTOR_FOR_KEYS: Final = "must not be specified when labelSelector is not set"
+"""What is wrong with matchLabelKeys that select among no pods."""
+
 _ACTIONS: Final = (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY)
 _POLICIES: Final = (HONOR, IGNORE)
 
@@ -153,8 +156,7 @@ def _match_label_keys_violations(at: str, constraint: SpreadConstraint) -> Itera
     if not keys:
         return
     if selector is None:
-        detail = "must not be specified when labelSelector is not set"
-        yield forbidden(f"{at}.matchLabelKeys", detail)
+        yield forbidden(f"{at}.matchLabelKeys", NO_SELECTOR_FOR_KEYS)
         return
     for index, key in enumerate(keys):
         yield from label_key_violations(f"{at}.matchLabelKeys[{index}]", key)

@@ -56,8 +56,32 @@ CONTROLLED: Final = {
 REVISIONS: Final = frozenset({REPLICA_SET, REPLICATION_CONTROLLER})
 """Kinds whose objects are one revision of what controls them."""
 
-_OF_JOBS: Final = frozenset({CRON_JOB, "AdvancedCronJob", "JobSet", "ScaledJob"})
-"""Kinds that make Jobs of one template."""
+_OUTER_BY_LABEL: Final = {
+    "jobset.sigs.k8s.io/jobset-name": ({JOB}, "JobSet", "jobset.x-k8s.io/v1alpha2"),
+    "leaderworkerset.sigs.k8s.io/name": (
+        {STATEFUL_SET, "Pod"},
+        "LeaderWorkerSet",
+        "leaderworkerset.x-k8s.io/v1",
+    ),
+    "sparkoperator.k8s.io/app-name": ({"Pod"}, "SparkApplication", "sparkoperator.k8s.io/v1beta2"),
+    "actions.github.com/scale-set-name": (
+        {"EphemeralRunner"},
+        "AutoscalingRunnerSet",
+        "actions.github.com/v1alpha1",
+    ),
+    "runner-deployment-name": ({"Runner"}, "RunnerDeployment", "actions.summerwind.dev/v1alpha1"),
+    "tekton.dev/pipelineRun": ({"TaskRun"}, "PipelineRun", "tekton.dev/v1"),
+    "vm.kubevirt.io/name": ({"VirtualMachineInstance"}, "VirtualMachine", "kubevirt.io/v1"),
+    "serving.knative.dev/revision": ({DEPLOYMENT}, "Revision", "serving.knative.dev/v1"),
+    "serving.knative.dev/service": ({"Revision"}, "Service", "serving.knative.dev/v1"),
+}
+"""Labels of pods with the name of what controls their controllers: of these kinds, and its kind."""
+
+_WHOLE: Final = frozenset(
+    {CRON_JOB, "AdvancedCronJob", "JobSet", "ScaledJob", "LeaderWorkerSet", "SparkApplication"}
+    | {"AutoscalingRunnerSet", "RunnerDeployment", "PipelineRun"}
+)
+"""Kinds that people know pods by, and not by what makes one of them, or a group, in between."""
 
 _FIRST_MINUTE: Final = 26_297_280
 """2020 in minutes since 1970: before, CronJobs counted seconds. Dates, as 20261231, are less."""
@@ -80,18 +104,19 @@ def controllers_of(
             one has none. Where it does not say, names do: a Deployment's or Rollout's ReplicaSet
             ends in the hash that its pods have as a label, a DeploymentConfig's
             ReplicationController begins with their label, a CronJob's Job ends in minutes, unless
-            the one or the other is there.
+            the one or the other is there. Of other kinds the pods' labels do.
     """
     chain = [owner]
     while len(chain) < _DEEPEST:
         last = chain[-1]
         group, slash, _ = last.api_version.rpartition("/")
-        if last.kind not in CONTROLLED or (slash and group != CONTROLLED[last.kind]):
-            break
-        key = last.kind, last.name
-        outer = known.get(key)
-        if outer is None and (last.kind == REPLICA_SET or key not in known):
-            outer = _named(last, pod_labels)
+        outer = None
+        if last.kind in CONTROLLED and (not slash or group == CONTROLLED[last.kind]):
+            key = last.kind, last.name
+            outer = known.get(key)
+            if outer is None and (last.kind == REPLICA_SET or key not in known):
+                outer = _named(last, pod_labels)
+        outer = outer or _labelled(last, pod_labels)
         if outer is None:
             break
         chain.append(outer)
@@ -101,13 +126,14 @@ def controllers_of(
 def workload_of(controllers: Sequence[OwnerReference]) -> OwnerReference:
     """The controller that people know pods by: a ReplicaSet's Deployment, a Job's CronJob.
 
-    And a ReplicationController's DeploymentConfig. Not what controls a StatefulSet, or a Job that
-    was made alone: those have no template of pods.
+    And a ReplicationController's DeploymentConfig, a runner's AutoscalingRunnerSet. Not what
+    controls most StatefulSets, or a Job that was made alone: those have no template of pods.
     """
     first, *outer = controllers
-    if outer and (first.kind in REVISIONS or (first.kind == JOB and outer[0].kind in _OF_JOBS)):
+    whole = next((each for each in outer if each.kind in _WHOLE), None)
+    if whole is None and outer and first.kind in REVISIONS:
         return outer[0]
-    return first
+    return whole or first
 
 
 def _named(inner: OwnerReference, pod_labels: Mapping[str, str]) -> OwnerReference | None:
@@ -120,6 +146,13 @@ def _named(inner: OwnerReference, pod_labels: Mapping[str, str]) -> OwnerReferen
         return OwnerReference("apps.openshift.io/v1", "DeploymentConfig", outer)
     if outer and inner.kind == JOB and _is_cron_minute(suffix):
         return OwnerReference("batch/v1", CRON_JOB, outer)
+    return None
+
+
+def _labelled(inner: OwnerReference, pod_labels: Mapping[str, str]) -> OwnerReference | None:
+    for label, (kinds, kind, api_version) in _OUTER_BY_LABEL.items():
+        if inner.kind in kinds and (name := pod_labels.get(label)):
+            return OwnerReference(api_version, kind, name)
     return None
 
 

@@ -102,3 +102,16 @@ def test_a_wrong_value_ends_nothing(bare, tmp_path):
         1,
         3,
     )
+
+
+def test_a_key_that_is_given_twice_where_nothing_is_linted_is_refused(bare):
+    service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec:\n  a: 1\n  a: 2\n"
+    said = bare("lint", "-f", "-", stdin=service)
+    assert (said.code, said.err) == (
+        2,
+        "topospread: standard input:6: not YAML: the key 'spec.a' is given twice\n",
+    )
+    case = next(each for each in CASES if each["about"].startswith("an operator's constraints"))
+    beside = bare("lint", "-f", "-", stdin=f"{service}---\n{case['manifest']}")
+    assert (beside.code, beside.err.splitlines()[-1]) == (2, said.err.rstrip())
+    assert "error InvalidConstraint" in beside.out

@@ -126,3 +126,33 @@ def test_a_cluster_shows_whether_the_rollout_of_the_thread_gets_stuck(
     errors = [code for code, severity in found.items() if severity == "Error"]
     assert errors == cluster.get("errors", [])
     assert not found.keys() & {*cluster.get("gone", ())}
+
+
+@pytest.mark.parametrize("form", ["table", "json", "github", "sarif"])
+def test_a_file_that_is_no_yaml_does_not_end_the_lint_of_others(bare, tmp_path, form):
+    (tmp_path / "a.yaml").write_text(WEB.replace("maxSkew: 1", "maxSkew: 1: 2"))
+    (tmp_path / "b.yaml").write_text(WEB)
+    said = bare("lint", "-f", tmp_path, "-o", form)
+    assert said.code == 2
+    assert "SelfMismatch" in said.out
+    assert f"{tmp_path / 'a.yaml'}:12: not YAML" in said.err
+    alone = bare("lint", "-f", tmp_path / "a.yaml", "-o", form)
+    assert (alone.code, alone.out) == (2, "")
+
+
+def test_a_path_that_cannot_be_read_does_not_end_the_lint_of_others(bare, tmp_path):
+    below = tmp_path / "templates"
+    below.mkdir()
+    (below / "a.yaml").write_text("{{- if .Values.web }}\n")
+    (tmp_path / "b.yaml").write_text(WEB)
+    (tmp_path / "c.yaml").write_bytes(b"\x1f\x8b")
+    said = bare("lint", "-f", tmp_path / "none", "-f", below, "-f", tmp_path)
+    assert said.code == 2
+    assert "SelfMismatch" in said.out
+    assert [
+        line.removeprefix(f"topospread: {tmp_path}/") for line in said.err.splitlines()[-3:]
+    ] == [
+        "none: no such file: check the path",
+        "templates: no file in it is a manifest: left out: 1 file that is no manifest: a.yaml",
+        "c.yaml: compressed with gzip: unpack it first, with `gunzip`",
+    ]

@@ -52,7 +52,7 @@ def test_a_suggestion_that_is_carried_out_lets_the_pod_in(story: Story) -> None:
 def carried_out(story: Story, suggestion: Suggestion) -> Iterator[Story]:
     """The case with all changes made, one for each node that new ones may be like."""
     larger: Json = {}
-    if "than any node has" in suggestion.text:
+    if "than any node" in suggestion.text:
         larger = story.pod["spec"]["containers"][0]["resources"]["requests"]
     for like in nodes_of(story):
         changed = replace(story, cluster=deepcopy(story.cluster), pod=deepcopy(story.pod))

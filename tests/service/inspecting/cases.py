@@ -57,6 +57,7 @@ def pod_of(
     name: str,
     *,
     node: str = "",
+    nominated: str = "",
     count: int = 1,
     owner: str = "",
     labels: Json | None = None,
@@ -93,6 +94,8 @@ def pod_of(
     if cpu:
         spec["containers"] = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
     status = {"phase": phase or ("Running" if node else "Pending")}
+    if nominated:
+        status["nominatedNodeName"] = nominated
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 

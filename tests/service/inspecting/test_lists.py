@@ -214,3 +214,9 @@ def test_settings_of_the_request_are_used(peer: Peer) -> None:
     states = [row.state for row in listed(peer, settings=settings).constraints]
     assert pb.SPREAD_STATE_BLOCKED not in states
     assert listed(peer).constraints[0].state == pb.SPREAD_STATE_BLOCKED
+
+
+def test_version_differences_make_no_number_less_sure(peer: Peer) -> None:
+    row = listed(peer, settings=common_pb2.Settings(kubernetes_version="1.36")).constraints[0]
+    assert row.not_modelled == ["what differs in fit before 1.37"]
+    assert row.message.startswith("3 nodes could take the next replica")

@@ -9,7 +9,7 @@ A story has `nodes` (name to zone, labels, allocatable, taint), `running` pods o
 - skew: (before, after) of each constraint; domains: (before, after) of the first constraint's;
 - message: of the first pods that are pending; suggested: the begin of what would let one in;
 - advice: what would make all fit, up to the colon; advised: the whole of it;
-- joined: nodes that joined; warning: part of a warning;
+- joined: nodes that joined; warning: part of a warning, null: there is none;
 - fewest: nodes of each group, proved; they are looked for then.
 """
 
@@ -120,7 +120,8 @@ def check(found: SimulateResponse, expect: Json) -> None:
         assert [group.node_count for group in found.joined] == expect["fewest"]
         assert fewest.all_fit == (not found.pending_pod_count)
         assert fewest.optimality == common_pb2.OPTIMALITY_PROVEN
-    assert expect.get("warning", "") in "\n".join(found.warnings)
+    warning = expect.get("warning", "")
+    assert warning in "\n".join(found.warnings) if warning is not None else not found.warnings
 
 
 def _node(
@@ -131,6 +132,9 @@ def _node(
         made["metadata"]["labels"][HOSTNAME] = hostname
     if taint:
         made["spec"] = {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}
+    if "condition" in said:
+        taints = [{"key": said["condition"], "effect": "NoSchedule"}]
+        made["spec"] = {"unschedulable": True, "taints": taints}
     made["metadata"]["labels"] |= said.get("labels", {})
     if "allocatable" in said:
         made["status"] = {"allocatable": said["allocatable"]}

@@ -282,6 +282,13 @@ def test_pods_of_the_state(three_zones: World):
     ]
     assert refused(three_zones, pods="default/w1", replicas=2)[0][0] == "pods[0].replicas"
 
+    ended = bound(named("done"), "n-a")
+    ended["status"] = {"phase": "Failed"}
+    Placer(three_zones).apply(ended)
+    assert refused(three_zones, pods="default/done") == [
+        ("pods[0].pod.ref", "it has ended (Failed): delete it in the same request to make it")
+    ]
+
     moved = simulation(three_zones, pods="default/w1", delete_pods=["default/w1"])
     assert moved.placed_pod_count == 1
     assert moved.placements[0].pod == PodReference(namespace="default", name="w1")
@@ -317,6 +324,13 @@ def test_pods_in_any_of_their_forms(three_zones: World):
         "pods[1].pod.ref.name",
         "pods[2].pod",
     ]
+
+
+def test_a_workload_that_is_named_twice_is_refused(three_zones: World):
+    once, other = to_place(POD, 1), to_place(POD, 1)
+    once.workload.kind, once.workload.name = "Deployment", "web"
+    other.workload.kind, other.workload.name = "StatefulSet", "web"
+    assert refused(three_zones, pods=[once, other, once]) == [("pods[2].workload", "")]
 
 
 def test_reservation_of_a_pod_is_its_own(three_zones: World):

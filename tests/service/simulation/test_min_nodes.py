@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.service.simulation.calls import node_group, scenario_of, to_place
 from tests.service.simulation.drawing import Drawn, nodes, scenes
 from tests.service.world import World, constraint, incoming, node, world
-from topospread.service.simulation.simulate import EFFORT, minimum_nodes, mixtures, with_nodes
+from topospread.service.simulation.fewest_nodes import EFFORT, minimum_nodes, mixtures, with_nodes
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn

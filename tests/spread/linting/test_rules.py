@@ -283,6 +283,16 @@ def test_findings_of_a_state_are_those_that_no_manifest_shows():
     assert codes(known=Knowledge({}, stated)).keys() - {"DefaultsReplaced"} == {"KeyOnSomeNodes"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "replicas", "said"),
+    [("Job", 3, True), ("Job", 1, False), ("DaemonSet", None, False), ("Deployment", 3, False)],
+)
+def test_defaults_without_a_selector_are_said_where_they_would_spread(kind, replicas, said):
+    stated = (RULES["DEFAULTS_WITHOUT_SELECTOR"].found(-1, "no Service"),)
+    found = codes(kind=kind, replicas=replicas, known=Knowledge({}, stated))
+    assert ("DefaultsWithoutSelector" in found) == said
+
+
 def test_the_defaults_of_a_profile_are_those_that_are_lost():
     zones = (constraint(label_selector=None, when_unsatisfiable=SCHEDULE_ANYWAY),)
     assert "DefaultsReplaced" not in codes(known=Knowledge(defaults=zones))

@@ -28,7 +28,7 @@ from topospread_proto.v1.common_pb2 import Consistency
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from topospread.cli.manifest_files import Manifest
+    from topospread.cli.manifest_documents import Manifest
     from topospread.cli.manifest_objects import FieldValidation
     from topospread.cli.options import ApiCaller
     from topospread_proto.v1.cluster_state_service_pb2 import (

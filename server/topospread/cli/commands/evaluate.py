@@ -9,12 +9,19 @@ import click
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE, NO_NODE_FITS, raise_failed
 from topospread.cli.kinds import node_path
-from topospread.cli.manifest_objects import PodRequest, ask_about, pod_requests
+from topospread.cli.manifest_objects import PodRequest, pod_requests
 from topospread.cli.options import ClientOptions, server_verb
 from topospread.cli.output import Column
-from topospread.cli.render.explanation import ExplainedPod, fits_text, state_fields
+from topospread.cli.render.explanation import (
+    ExplainedPod,
+    fits_text,
+    next_replica_of,
+    print_heading,
+    state_fields,
+)
 from topospread.cli.request_options import RequestOptions, input_options, request_options
-from topospread.cli.state_source import from_option
+from topospread.cli.state_pods import StatePods
+from topospread.cli.state_source import files_of, from_option
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1.decision_service_pb2 import ConstraintState, ExplainPodRequest
 
@@ -47,12 +54,15 @@ def command(
     A node passes if spreading and the scheduler's other filters, as far as --fit asks for them, let
     it; what was not looked at is named. Only soft constraints make a node better than another.
 
-    Files may hold pods, and workloads for the pod they would make. The exit code is 1 when a pod
-    fits nowhere.
+    NAME is that of a pod, or of a workload for its next replica, as `explain` takes it. Files may
+    hold pods, and workloads for the pod they would make. The exit code is 1 when a pod fits
+    nowhere.
     """
-    requests = pod_requests(
-        stored, paths, recursive=recursive, namespace=namespace, validation=asked.validation
-    )
+    given: Sequence[PodRequest] = ()
+    if paths or not stored:
+        given = pod_requests(
+            [], paths, recursive=recursive, namespace=namespace, validation=asked.validation
+        )
     with options.client() as client:
 
         def evaluated(request: PodRequest) -> ExplainedPod:
@@ -66,7 +76,8 @@ def command(
             )
             return ExplainedPod(request, client.call("ExplainPod", asked.fill(question)))
 
-        found, failed = ask_about(requests, "evaluating", evaluated, lambda request: request)
+        state = StatePods(client, asked.consistency, files_of(options))
+        found, failed = state.ask(stored, namespace, given, "evaluating", evaluated)
     if found:
         _show(found, options.output, options.cluster)
     raise_failed(failed)
@@ -131,6 +142,7 @@ def _item(pod: ExplainedPod) -> dict[str, object]:
             "topNodes": nodes if _is_scored(pod) else [{"node": each.node} for each in nodes],
             "notModelled": explanation.not_modelled,
         },
+        next_replica_of(pod),
     )
 
 
@@ -145,7 +157,7 @@ def _constraint_state(constraint: ConstraintExplanation) -> ConstraintState:
 
 def _print(pod: ExplainedPod) -> None:
     explanation, evaluation = pod.answer.explanation, pod.answer.evaluation
-    click.secho(pod.request.heading, bold=True)
+    print_heading(pod.request)
     if explanation.constraints:
         output.print_items(_CONSTRAINTS, explanation.constraints)
     else:

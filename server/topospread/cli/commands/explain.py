@@ -11,12 +11,7 @@ from topospread.cli import documents, output
 from topospread.cli.completeness import require_pods
 from topospread.cli.errors import DONE, NO_NODE_FITS, raise_failed
 from topospread.cli.kinds import POD, ObjectName, pod_path
-from topospread.cli.manifest_objects import (
-    PodRequest,
-    ask_about,
-    named_request,
-    pod_requests,
-)
+from topospread.cli.manifest_objects import PodRequest, named_request, pod_requests
 from topospread.cli.options import ClientOptions, server_verb
 from topospread.cli.output import Column
 from topospread.cli.render import explanation
@@ -26,10 +21,10 @@ from topospread.cli.request_options import (
     input_options,
     request_options,
 )
-from topospread.cli.state_pods import StatePods, TypedName, is_pending, pod_reference
+from topospread.cli.state_pods import StatePods, is_pending, pod_reference
 from topospread.cli.state_source import files_of, from_option
 from topospread.wording import counted
-from topospread_client import NotFound
+from topospread_client import ORDINAL_LABELS, NotFound
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
 from topospread_proto.v1.decision_service_pb2 import ExplainPodRequest
 
@@ -127,16 +122,7 @@ def command(
                 items=groups,
             )
             return DONE if all(group.fits for group in groups) else NO_NODE_FITS
-        names = state.typed_names(stored, namespace)
-        wanted: list[PodRequest | TypedName] = [*names, *given]
-        found, failed = ask_about(
-            wanted,
-            "explaining",
-            lambda each: (
-                explained(each) if isinstance(each, PodRequest) else state.explain(each, explained)
-            ),
-            lambda each: each if isinstance(each, PodRequest) else named_request(each.subject),
-        )
+        found, failed = state.ask(stored, namespace, given, "explaining", explained)
     if found:
         explanation.show(found, options.output, options.cluster)
     raise_failed(failed)
@@ -146,24 +132,16 @@ def command(
 MAX_EXPLAINED: Final = 100
 """Kinds of pods that are explained; the pods of others are counted."""
 
-_OF_ONE_POD: Final = frozenset(
-    {
-        "statefulset.kubernetes.io/pod-name",
-        "apps.kubernetes.io/pod-index",
-        "batch.kubernetes.io/job-completion-index",
-    }
-)
-"""Labels that differ between pods of one template."""
-
 
 @dataclass(slots=True)
 class PendingWorkload:
     """Pending pods of one workload that are refused for one reason, or that fit.
 
     Its kind is Pod for pods without a controller, and its name that of the first of them. `pod` is
-    one of the pods, which was explained; `cause`, what keeps it out; `suggestion`, the first of
-    what would let it in; `scheduled_condition`, what the scheduler said of it, where that is
-    something else; `kubernetes_version`, by whose rules it was judged.
+    one of the pods, which was explained; `cause`, what keeps it out; `whose`, other workloads' pods
+    among those that a constraint counts which closes domains to it; `suggestion`, the first of what
+    would let it in; `scheduled_condition`, what the scheduler said of it, where that is something
+    else; `kubernetes_version`, by whose rules it was judged.
     """
 
     kind: str
@@ -176,6 +154,7 @@ class PendingWorkload:
     node_count: int
     message: str
     cause: str
+    whose: str
     suggestion: str
     not_modelled: Sequence[str]
     scheduled_condition: PodScheduledCondition | None
@@ -245,7 +224,7 @@ def _template(pod: Pod) -> bytes:
     ):
         kept.metadata.name = pod.metadata.name
     for key, value in pod.metadata.labels.items():
-        if key not in _OF_ONE_POD:
+        if key not in ORDINAL_LABELS:
             kept.metadata.labels[key] = value
     return kept.SerializeToString(deterministic=True)
 
@@ -263,6 +242,7 @@ def _group(workload: ObjectName, pod: PodReference, answer: ExplainPodResponse) 
         found.node_count,
         found.message,
         found.cause,
+        explanation.whose_text(found),
         explanation.suggestion_text(found.suggestions[0]) if found.suggestions else "",
         found.not_modelled,
         found.scheduled_condition if found.HasField("scheduled_condition") else None,
@@ -289,6 +269,7 @@ def _print_pending(
                 [
                     ("message", group.message),
                     ("cause", group.cause),
+                    ("whose", group.whose),
                     ("the scheduler says", said),
                     ("not looked at", ", ".join(group.not_modelled)),
                     ("try", group.suggestion),

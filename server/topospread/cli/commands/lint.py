@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from topospread.cli import manifest_files, output
-from topospread.cli.errors import DONE
+from topospread.cli.errors import DONE, BadInput
+from topospread.cli.manifest_documents import Manifest
 from topospread.cli.manifest_objects import set_namespace, warn_skipped
 from topospread.cli.options import (
     ClientOptions,
@@ -23,9 +27,16 @@ from topospread.cli.request_options import input_options, warn_of_version
 from topospread.cli.state_source import from_option
 from topospread.cli.template_references import with_templates
 from topospread.cli.text_manifests import texts_with_constraints
-from topospread.codec.lint_manifests import IGNORE_ANNOTATION, is_patch
+from topospread.cli.yaml_values import given_twice
+from topospread.codec.lint_manifests import (
+    IGNORE_ANNOTATION,
+    MOST_CONSTRAINTS,
+    has_controller,
+    is_patch,
+)
 from topospread.codec.lint_parts import lint_parts, unread_part
 from topospread.config.documents import closest
+from topospread.errors import FieldViolation
 from topospread.kube.versions import parse_version
 from topospread.spread.linting.catalog import Severity
 from topospread.spread.linting.engine import NOTHING_KNOWN, RULES, Knowledge, lint
@@ -37,7 +48,6 @@ from topospread_proto.v1.decision_service_pb2 import ExplainPodRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from topospread.cli.manifest_files import Manifest
     from topospread.cli.options import ApiCaller
     from topospread.cli.render.lint import LintItem
     from topospread.codec.lint_parts import LintedPart
@@ -50,9 +60,13 @@ FINDINGS: Final = 1
 
 _CODES: Final = {each.code.lower(): each.code for each in RULES.values()}
 _SEVERITIES: Final = tuple(each.value for each in Severity)
-_NO_WORKLOADS: Final = "no pod and no pod template, or made by another object"
+_NO_WORKLOADS: Final = "no pod and no pod template"
+_MADE: Final = "made by another object"
 _BUILD: Final = "lint the output of `kustomize build`"
 _PATCHES: Final = f"looks like a patch, without a selector or containers: {_BUILD}"
+_TWICE: Final = "is given twice, and the last is taken"
+_IN_CONSTRAINT: Final = re.compile(r"\[\d+\]\.\w+")
+_DASH: Final = ": if another constraint begins there, write `- ` before it"
 _KUSTOMIZE: Final = "kustomize.config.k8s.io/"
 """The API group of what kustomize reads."""
 
@@ -129,12 +143,17 @@ def command(
     rollouts that have no place.
 
     The exit code is 0 without findings, 1 with one as grave as --fail-on, and 2 where files cannot
-    be read.
+    be read; the others are linted.
     """
     if options.output not in FORMS:
         raise click.UsageError(f"-o {options.output}: lint prints {', '.join(FORMS)}")
-    manifests = manifest_files.read(paths, recursive=recursive, lined=True, kindless=_has_parts)
-    parts = _parts(manifests, namespace)
+    broken: list[str] = []
+    manifests = manifest_files.read(
+        paths, recursive=recursive, lined=True, kindless=_has_parts, broken=broken
+    )
+    parts = _parts(manifests, namespace, broken)
+    if broken and not parts:
+        raise BadInput(*broken)
     shown = Severity(severity)
     items: list[LintItem] = []
     with _cluster(options, live=live) as knowledge_of, output.progress("linting") as progress:
@@ -150,6 +169,8 @@ def command(
     else:
         lists = sum(not each.part.workload.has_template for each in parts)
         show(items, len(parts) - lists, lists, options.output)
+    if broken:
+        raise BadInput(*broken)
     return _exit_code(items, fail_on)
 
 
@@ -215,10 +236,14 @@ def _explained(client: ApiCaller, asked: _ManifestPart, version: str) -> Knowled
 
 def _has_parts(content: Mapping[str, Any]) -> bool:
     """Whether a document that is no object has constraints, as values of a chart may."""
-    return bool(lint_parts(content))
+    texts = texts_with_constraints(Manifest({**content}, ""))
+    return bool(lint_parts(content)) or any(texts)
 
 
-def _parts(manifests: Sequence[Manifest], namespace: str | None) -> list[_ManifestPart]:
+def _parts(
+    manifests: Sequence[Manifest], namespace: str | None, broken: list[str]
+) -> list[_ManifestPart]:
+    """The parts of manifests; `broken` gets what is wrong with those that have none."""
     found: list[_ManifestPart] = []
     skipped: dict[str, Counter[str]] = {}
     for manifest in with_templates(manifests):
@@ -226,22 +251,25 @@ def _parts(manifests: Sequence[Manifest], namespace: str | None) -> list[_Manife
         texts = [*texts_with_constraints(manifest)]
         # A text in the place of a list is a part of its own.
         read = {(each.outer, each.path) for each in texts}
+        linted = _linted(manifest.content)
         own = [
             _ManifestPart(manifest, part)
-            for part in lint_parts(manifest.content)
+            for part in linted
             if ("", part.workload.constraints_path) not in read
         ]
         for text in texts:
             own += [
                 _ManifestPart(manifest, part, TextPart(text, document))
                 for document in text.documents
-                for part in lint_parts(document)
+                for part in _linted(document)
                 if text.outer or (text.path, part.workload.constraints_path) not in read
             ]
             if text.unread:
                 unread = unread_part(manifest.content, text.outer or text.path, text.unread)
                 own.append(_ManifestPart(manifest, unread))
-        if not own or is_patch(manifest.content):
+        if not linted and (second := _second_key(manifest)):
+            broken.append(second)
+        elif manifest.kind and (not own or is_patch(manifest.content)):
             skipped.setdefault(_why_skipped(manifest), Counter())[manifest.kind] += 1
         found += own
         codes = {code for each in own for code in each.part.workload.ignored}
@@ -252,9 +280,36 @@ def _parts(manifests: Sequence[Manifest], namespace: str | None) -> list[_Manife
     return found
 
 
+def _second_key(manifest: Manifest) -> str:
+    """What is wrong with an object that has a key twice; empty where it has none."""
+    twice = islice(given_twice(manifest.content), MOST_CONSTRAINTS)
+    path, line = min(twice, key=itemgetter(1), default=("", 0))
+    file = manifest.source.rpartition(":")[0]
+    return f"{file}:{line}: not YAML: the key {path!r} is given twice" if line else ""
+
+
+def _linted(content: Mapping[str, Any]) -> list[LintedPart]:
+    """The parts of an object, with its keys that are given twice."""
+    parts = lint_parts(content)
+    if not parts:
+        return []
+    twice = islice(given_twice(content), MOST_CONSTRAINTS)
+    for path, _ in sorted(twice, key=itemgetter(1)):
+        places = enumerate(each.workload.constraints_path for each in parts)
+        at = next((number for number, place in places if path.startswith(f"{place}[")), 0)
+        workload = parts[at].workload
+        in_constraint = _IN_CONSTRAINT.fullmatch(path.removeprefix(workload.constraints_path))
+        wrong = FieldViolation(path, _TWICE + (_DASH if in_constraint else ""))
+        workload = replace(workload, malformed=(*workload.malformed, wrong))
+        parts[at] = replace(parts[at], workload=workload)
+    return parts
+
+
 def _why_skipped(manifest: Manifest) -> str:
     if str(manifest.content.get("apiVersion")).startswith(_KUSTOMIZE):
         return _BUILD
+    if has_controller(manifest.content):
+        return _MADE
     if reference := template_reference(manifest.content):
         return f"its template is that of {reference}"
     return _PATCHES if is_patch(manifest.content) else _NO_WORKLOADS

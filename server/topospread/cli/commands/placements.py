@@ -18,9 +18,10 @@ from topospread.cli.kinds import (
     parse_name,
     reservation_path,
 )
-from topospread.cli.manifest_objects import PodRequest, ask_about, pod_requests, refuse_workloads
+from topospread.cli.manifest_objects import PodRequest, pod_requests, refuse_workloads
 from topospread.cli.options import MAX_NUMBER, ClientOptions, Seconds, server_verb
 from topospread.cli.output import Column
+from topospread.cli.pod_calls import ask_about
 from topospread.cli.request_options import RequestOptions, input_options, request_options
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import placement_service_pb2 as pb

@@ -27,7 +27,7 @@ from topospread_proto.v1.rebalance_pb2 import RebalanceOutcome
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread_proto.v1.rebalance_pb2 import RebalanceGroup
+    from topospread_proto.v1.rebalance_pb2 import RebalanceGroup, StuckPods
 
 _COUNT: Final = click.IntRange(0, MAX_NUMBER)
 
@@ -178,12 +178,24 @@ def _print(plan: PlanRebalanceResponse) -> None:
                 f"{plan.violated_constraint_count} of {constraints}",
             ),
             ("after the plan", f"{plan.remaining_constraint_count}"),
-            ("not evictable", ", ".join(f"{each.pod_count} {each.reason}" for each in plan.stuck)),
+            ("not evictable", ", ".join(map(_stuck, plan.stuck))),
             ("not looked at", ", ".join(plan.not_modelled)),
             ("revision", plan.meta.revision),
             ("trace", documents.trace_id(plan)),
         ]
     )
+
+
+_LIFTED: Final = {
+    "of too high a priority": "--priority-threshold",
+    "without a controller": "--evict-bare-pods",
+}
+"""Options that let pods go which stay, by the reason."""
+
+
+def _stuck(pods: StuckPods) -> str:
+    option = _LIFTED.get(pods.reason)
+    return f"{pods.pod_count} {pods.reason}" + (f" ({option})" if option else "")
 
 
 def _summary(group: RebalanceGroup) -> str:

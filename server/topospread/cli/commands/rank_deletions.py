@@ -9,15 +9,20 @@ import click
 
 from topospread.cli import documents, manifest_files, output
 from topospread.cli.completeness import require_pods
-from topospread.cli.errors import DONE, BadInput
-from topospread.cli.kinds import STORED, full_name, pod_path
+from topospread.cli.errors import DONE, BadInput, raise_failed
+from topospread.cli.kinds import STORED, ObjectName, full_name, pod_path
 from topospread.cli.manifest_objects import ManifestErrors, is_job, storable_objects
 from topospread.cli.options import MAX_NUMBER, ClientOptions, server_verb
 from topospread.cli.output import Column
 from topospread.cli.request_options import input_options, validation_option
+from topospread.cli.state_pods import StatePods
 from topospread.cli.state_source import from_option
 from topospread.cli.template_references import with_templates
-from topospread.kube.workloads import REPLICA_SET
+from topospread.codec.pods import pod_from_proto
+from topospread.kube.label_syntax import label_key_errors
+from topospread.kube.validation import validate_constraints
+from topospread.kube.violations import violation_text
+from topospread.kube.workloads import REPLICA_SET, REVISIONS
 from topospread.wording import counted
 from topospread_client import (
     ManifestError,
@@ -26,7 +31,7 @@ from topospread_client import (
     selector_from_manifest,
     selector_from_query,
 )
-from topospread_proto.v1.common_pb2 import Consistency
+from topospread_proto.v1.common_pb2 import CONSTRAINT_VALIDATION_STRICT, Consistency
 from topospread_proto.v1.deletion_order_pb2 import (
     RANK_STRATEGY_EVEN,
     RANK_STRATEGY_JOB,
@@ -41,7 +46,7 @@ from topospread_proto.v1.planner_service_pb2 import RankDeletionsRequest, RankDe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread.cli.manifest_files import Manifest
+    from topospread.cli.manifest_documents import Manifest
     from topospread.cli.manifest_objects import FieldValidation
     from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector, Pod
     from topospread_proto.v1.deletion_order_pb2 import RankedConstraint
@@ -53,13 +58,15 @@ STRATEGIES: Final = {
 """Values of `--strategy`; others are no choice, but what a controller does."""
 
 _OWN_PODS: Final = frozenset(
-    {"Deployment", "StatefulSet", "DaemonSet", "Job", "CloneSet", "Rollout"}
-    | {REPLICA_SET, "ReplicationController"}
+    {"Deployment", "StatefulSet", "DaemonSet", "Job", "CloneSet", "Rollout", *REVISIONS}
 )
 """Kinds that pods tell by themselves or by what controls them; of others the selector tells."""
 
 _NO_MAKERS: Final = frozenset({"CronJob", "PodTemplate"})
 """Kinds with a template of which others make pods."""
+
+_MAKERS: Final = 3
+"""Controllers that an error names."""
 
 _ADVICE: Final = "say which with --selector"
 _ADVICE_OF_OTHERS: Final = (
@@ -68,6 +75,7 @@ _ADVICE_OF_OTHERS: Final = (
 
 
 @click.command("rank-deletions", short_help="Which pods of a workload should go first?")
+@click.argument("names", nargs=-1, metavar="[KIND/NAME]")
 @input_options(required=False)
 @validation_option
 @click.option("-l", "--selector", metavar="QUERY", help="The pods' labels, as kubectl takes them.")
@@ -95,6 +103,7 @@ _ADVICE_OF_OTHERS: Final = (
 @server_verb
 def command(
     options: ClientOptions,
+    names: Sequence[str],
     paths: Sequence[str],
     recursive: bool,
     namespace: str | None,
@@ -106,13 +115,18 @@ def command(
 ) -> int:
     """Name the pods of a workload in the order in which they should go. Nothing is deleted.
 
-    Say which pods: with -l, those of the state; with -f, the pods in the files, or those of the
-    state that the workload in them has. They are of one workload. A StatefulSet and a Job take no
-    order: theirs is shown. Nodes in the files take the place of the state's.
+    Say which pods: by KIND/NAME those of a workload of the state, as `explain` takes it; with -l,
+    those of the state with these labels; with -f, the pods in the files, or those of the state that
+    the workload in them has. They are of one workload. A StatefulSet and a Job take no order:
+    theirs is shown. Nodes in the files take the place of the state's.
     """
     given = [_constraint(text) for text in constraints]
-    manifests = manifest_files.read(paths, recursive=recursive)
-    request = _request(manifests, validation, namespace, selector)
+    if names and (paths or selector):
+        raise click.UsageError("a workload's name goes without -l and -f")
+    request = RankDeletionsRequest(consistency=Consistency(fully_consistent=True))
+    if not names:
+        manifests = manifest_files.read(paths, recursive=recursive)
+        request = _request(manifests, validation, namespace, selector)
     if given:
         del request.constraints[:]
         request.constraints.extend(given)
@@ -120,6 +134,8 @@ def command(
         request.delete_count = delete_count
     request.strategy = STRATEGIES[strategy]
     with options.client() as client:
+        if names:
+            _take_named(request, StatePods(client, request.consistency), names, namespace)
         ranked = client.call("RankDeletions", request)
         if not (ranked.pods or request.pods):
             if request.HasField("workload"):
@@ -140,6 +156,32 @@ def command(
     for text in (*decides, *ranked.notes):
         output.warn(f"note: {text}")
     return DONE
+
+
+def _take_named(
+    request: RankDeletionsRequest, state: StatePods, names: Sequence[str], namespace: str | None
+) -> None:
+    """Ask for the pods of the one workload that is named."""
+    found, failed = state.placeable(names, namespace)
+    raise_failed(failed)
+    labels = ", ".join(each.label for each in found)
+    if len(found) > 1:
+        raise BadInput(f"each workload is scaled in by itself: name one of {labels}")
+    (workload,) = found
+    if workload.next_replica is None:
+        raise BadInput(f"{labels} is no workload that has pods: write KIND/NAME of one")
+    name = ObjectName(
+        workload.subject.kind, workload.subject.pod.namespace, workload.subject.pod.name
+    )
+    makers = {state.controllers(pod)[0] for pod in state.pods_of(name)}
+    if makers and name not in makers and not any(each.kind in REVISIONS for each in makers):
+        shown = sorted(each.path for each in makers)
+        more = f" and {len(shown) - _MAKERS} more" if len(shown) > _MAKERS else ""
+        raise BadInput(
+            f"{labels} has its pods by {', '.join(shown[:_MAKERS])}{more}: name one, or {_ADVICE}"
+        )
+    request.namespace = workload.subject.pod.namespace
+    request.workload.kind, request.workload.name = workload.subject.kind, workload.subject.pod.name
 
 
 def _constraint(text: str) -> RankConstraint:
@@ -173,7 +215,8 @@ def _request(
     if owner is None:
         if not request.pods:
             raise BadInput(
-                "say which pods: with --selector, or with -f and a file of pods or of one workload"
+                "say which pods: by KIND/NAME, with --selector, or with -f and a file of pods or of"
+                " one workload"
             )
         return request
     selector, templates = _read_workload(owner, validation)
@@ -206,7 +249,8 @@ def _request(
         for each in template.spec.topology_spread_constraints
     )
     for key, skew in own_constraints:
-        request.constraints.add(topology_key=key, max_skew=skew)
+        if skew > 0 and not label_key_errors(key):  # no node has another key
+            request.constraints.add(topology_key=key, max_skew=skew)
     return request
 
 
@@ -219,16 +263,21 @@ def _read_workload(
         errors.check_fields(owner)
     try:
         selector = selector_from_manifest(owner.content)
-        templates = [
-            pod_from_manifest(owner.content, template=each.text)
+        templates = {
+            each.text: pod_from_manifest(owner.content, template=each.text)
             for each in pod_templates(owner.content)
-        ]
+        }
     except ManifestError as error:
         errors.add(owner, error)
         errors.raise_all()
         raise
+    is_strict = validation.of_constraints == CONSTRAINT_VALIDATION_STRICT
+    for path, template in templates.items() if is_strict else ():
+        for each in validate_constraints(pod_from_proto(template).constraints):
+            text = violation_text(each).removeprefix(f"{each.field}: ")
+            errors.add(owner, ManifestError(f"{path}.{each.field}", text))
     errors.raise_all()
-    return selector, templates
+    return selector, [*templates.values()]
 
 
 def _owner(manifests: Sequence[Manifest], *, pods_given: bool) -> Manifest | None:

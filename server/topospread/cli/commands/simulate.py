@@ -2,61 +2,50 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from topospread.cli import documents, manifest_files, output
+from topospread.cli import documents, output, scenario_options
 from topospread.cli.completeness import require_pods
-from topospread.cli.errors import DONE, NO_NODE_FITS, BadInput
-from topospread.cli.kinds import OWNERS, POD, ObjectName, named_pod, node_name, node_path
-from topospread.cli.manifest_objects import manifest_pods, pod_requests, storable_objects
+from topospread.cli.errors import DONE, NO_NODE_FITS, raise_failed
+from topospread.cli.kinds import named_pod, node_path
+from topospread.cli.manifest_objects import pod_requests, warn_skipped
 from topospread.cli.options import MAX_NUMBER, PATH, ClientOptions, server_verb
 from topospread.cli.output import Column
+from topospread.cli.placed_workloads import beside, each_once, held_back, to_place, without_made
+from topospread.cli.pod_calls import raise_of_pods
 from topospread.cli.render.explanation import suggestion_text
 from topospread.cli.request_options import RequestOptions, input_options, request_options
 from topospread.cli.state_pods import StatePods
-from topospread.cli.state_source import from_option
+from topospread.cli.state_source import files_of, from_option
 from topospread.spread.settings import is_bound
 from topospread.wording import counted
+from topospread_client import InvalidRequest
 from topospread_proto.v1 import scenario_pb2 as pb
-from topospread_proto.v1.common_pb2 import (
-    CONSTRAINT_VALIDATION_IGNORE,
-    OPTIMALITY_PROVEN,
-    PodOnNode,
-    PodSource,
-)
+from topospread_proto.v1.common_pb2 import CONSTRAINT_VALIDATION_IGNORE, OPTIMALITY_PROVEN
 from topospread_proto.v1.planner_service_pb2 import SimulateRequest, SimulateResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from topospread.cli.manifest_objects import FieldValidation, PodRequest
+    from topospread.cli.manifest_objects import PodRequest
 
 _COUNT: Final = click.IntRange(0, MAX_NUMBER)
 
-_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
-
 _ROWS: Final = 20
 """Number of nodes that a table names; JSON has all."""
-
-_MAKERS: Final = 3
-"""Controllers that a warning names."""
-
-_ZONE: Final = "topology.kubernetes.io/zone"
-
-_VALUES: Final = {each.json_name: each for each in pb.ConstraintValues.DESCRIPTOR.fields}
-"""Fields of constraints that `--constraint` changes, by the names that are typed."""
 
 
 @click.command("simulate", short_help="What would happen: place pods on the state plus changes.")
 @click.argument("stored", nargs=-1, metavar="[NAME]...")
 @input_options(required=False)
 @click.option(
-    "--replicas", type=_COUNT, help="Of each pod in files.  [what a workload says; a pod: 1]"
+    "--replicas",
+    type=_COUNT,
+    help="Of each pod or workload.  [what it says or has; a pod: 1]",
 )
 @click.option(
     "--in-addition",
@@ -132,42 +121,54 @@ def command(
 ) -> int:
     """Place pods one by one, as `place` would, on the live state plus changes. Nothing is written.
 
-    Files may hold pods, and workloads for the pods they would make. Of a workload that is in the
-    state already those of its pods that wait are placed, and those that it lacks; with
-    --in-addition all of its replicas are more. The exit code is 1 when a pod stays pending.
+    NAME is that of a pod, or of a workload, as `explain` takes it. Files may hold pods, and
+    workloads for the pods they would make. Of a workload that is in the state already those of its
+    pods that wait are placed, and those that it lacks; with --in-addition all of its replicas are
+    more. The exit code is 1 when a pod stays pending.
     """
     validation = asked.validation
-    requests: list[PodRequest] = []
-    if stored or paths or not reschedule:
-        requests = pod_requests(
-            stored, paths, recursive=recursive, namespace=namespace, validation=validation
+    given: list[PodRequest] = []
+    if paths or not (stored or reschedule):
+        given = pod_requests(
+            [], paths, recursive=recursive, namespace=namespace, validation=validation
         )
     scenario = pb.Scenario(
         changes=pb.SupposedChanges(
-            add_node_groups=_node_groups(add_nodes, zones, validation, fewest=fewest_nodes),
-            drain_nodes=[_drained(text) for text in drained],
-            add_pods=_running_pods(add_pods, validation, namespace),
+            add_node_groups=scenario_options.node_groups(
+                add_nodes, zones, validation, fewest=fewest_nodes
+            ),
+            drain_nodes=[scenario_options.drained_node(text) for text in drained],
+            add_pods=scenario_options.running_pods(add_pods, validation, namespace),
             delete_pods=[named_pod(text, namespace) for text in deleted],
-            constraint_changes=_constraint_changes(constraints),
+            constraint_changes=scenario_options.constraint_changes(constraints),
         ),
         seed=seed,
         # Pods of the state are taken as they are.
-        validation=max(
-            (each.validation for each in requests), default=CONSTRAINT_VALIDATION_IGNORE
-        ),
-    )
-    request = SimulateRequest(
-        pods=[_to_place(each, replicas, in_addition=in_addition) for each in requests],
-        scenario=asked.fill(scenario),
-        find_fewest_nodes=fewest_nodes,
-        reschedule=reschedule,
+        validation=max((each.validation for each in given), default=CONSTRAINT_VALIDATION_IGNORE),
     )
     with options.client() as client:
+        state = StatePods(client, asked.consistency, files_of(options))
+        named, failed = state.placeable(stored, namespace)
+        raise_failed(failed)
+        requests, again = each_once([*named, *given])
+        warn_skipped(again, "given more than once: the last counts")
+        requests, made = without_made(requests)
+        warn_skipped(made, "another object of the input makes them")
+        request = SimulateRequest(
+            pods=[to_place(each, replicas, in_addition=in_addition) for each in requests],
+            scenario=asked.fill(scenario),
+            find_fewest_nodes=fewest_nodes,
+            reschedule=reschedule,
+        )
         if not (requests or scenario.changes.add_pods):
             require_pods(client)
-        found = client.call("Simulate", asked.fill(request))
+        try:
+            found = client.call("Simulate", asked.fill(request))
+        except InvalidRequest as error:
+            raise_of_pods(error, requests)
         if not in_addition:
-            found.warnings.extend(_beside(requests, found, StatePods(client, asked.consistency)))
+            found.warnings.extend(beside(requests, found, state))
+        found.warnings.extend(held_back(requests, found))
     names = [node_path(each.node) for each in found.placements]
     documents.present(
         options.output,
@@ -179,142 +180,6 @@ def command(
         answer=found,
     )
     return NO_NODE_FITS if found.pending_pod_count else DONE
-
-
-def _drained(text: str) -> pb.DrainedNode:
-    node, equals, mode = text.partition("=")
-    if not node or (equals and mode != "tainted"):
-        raise BadInput(f"--drain {text}: write NODE, or NODE=tainted")
-    tainted = pb.DRAIN_MODE_TAINTED if equals else pb.DRAIN_MODE_UNSPECIFIED
-    return pb.DrainedNode(node=node_name(node), mode=tainted)
-
-
-_NEW_EACH_TIME: Final = frozenset({"CronJob"})
-"""Kinds whose pods are more each time, whatever is there."""
-
-
-def _to_place(request: PodRequest, given: int | None, *, in_addition: bool) -> pb.PodsToPlace:
-    """A pod or workload to place: of what is in the state already only what is missing."""
-    placed = pb.PodsToPlace(pod=request.source, replicas=_replicas(request, given))
-    kind, name = request.subject.kind, request.subject.pod.name
-    copies = request.replicas is None and given is not None
-    alone = request.several_templates or kind in _NEW_EACH_TIME
-    if in_addition or copies or alone or not name or placed.pod.HasField("ref"):
-        return placed
-    placed.workload.kind, placed.workload.name = kind, name
-    if given is None and not request.says_replicas and kind not in (POD, "Job"):
-        # Applied, it leaves the number as it is; and a DaemonSet has none.
-        placed.ClearField("replicas")
-    if request.completions is not None:
-        placed.completions = request.completions
-    return placed
-
-
-def _beside(
-    requests: Sequence[PodRequest], found: SimulateResponse, state: StatePods
-) -> Iterable[str]:
-    """Warnings of workloads whose pods in the state are no part of what is asked for."""
-    known = {each.pods_index for each in found.workloads}
-    texts: dict[str, None] = {}
-    for index, each in enumerate(requests):
-        pod, kind = each.subject.pod, each.subject.kind
-        is_own = kind in (POD, *OWNERS) and not each.several_templates
-        if index in known or is_own or each.source.HasField("ref") or not pod.name:
-            continue
-        workload = ObjectName(kind, pod.namespace, pod.name)
-        pods = state.pods_of(workload)
-        by = {state.controllers(pod)[0] for pod in pods} - {workload}
-        makers = sorted(f"{maker.kind}/{maker.name}" for maker in by)
-        if pods:
-            text = f"{kind} {pod.namespace}/{pod.name} has {counted(len(pods), 'pod')} in the state"
-            if makers:
-                text += f", by {', '.join(makers[:_MAKERS])}"
-            texts[f"{text}: what is placed of it is more"] = None
-    return texts
-
-
-def _replicas(request: PodRequest, given: int | None) -> int | None:
-    """Number of pods to place; None for a pod of the state, and for one without replicas."""
-    if request.source.HasField("ref"):
-        return None
-    wanted = request.replicas if given is None else given
-    if wanted is not None and wanted > MAX_NUMBER:
-        raise BadInput(f"{request.title}: {wanted} replicas are more than {MAX_NUMBER}")
-    return wanted
-
-
-def _running_pods(
-    paths: Sequence[str], validation: FieldValidation, namespace: str | None
-) -> list[PodOnNode]:
-    if not paths:
-        return []
-    pods, _ = manifest_pods(manifest_files.read(paths), validation, namespace)
-    return [PodOnNode(pod=PodSource(object=pod)) for _, pod in pods]
-
-
-def _node_groups(
-    given: Sequence[str], zones: str | None, validation: FieldValidation, *, fewest: bool
-) -> list[pb.NodeGroup]:
-    """Node groups of `--add-nodes PATH[=N]`, one for each Node in the file."""
-    if zones and not given:
-        raise BadInput("--zones says where the nodes of --add-nodes are: give these, too")
-    variants = [pb.NodeLabels(labels={_ZONE: zone}) for zone in (zones or "").split(",") if zone]
-    groups: list[pb.NodeGroup] = []
-    for text in given:
-        path, count = _path_and_count(text, None if fewest else 1)
-        nodes = [each for each in manifest_files.read([path]) if each.kind == "Node"]
-        if not nodes:
-            raise BadInput(f"--add-nodes {path}: no Node in it: give what the nodes are like")
-        converted, _ = storable_objects(nodes, validation, named=False)
-        groups += [
-            pb.NodeGroup(template=each.node, node_count=count, variants=variants)
-            for _, each in converted
-        ]
-    return groups
-
-
-def _path_and_count(text: str, default: int | None) -> tuple[str, int | None]:
-    path, equals, number = text.rpartition("=")
-    if not equals:
-        return text, default
-    try:
-        count = int(number)
-    except ValueError:
-        raise BadInput(f"--add-nodes {text}: write PATH=N, where N is a whole number") from None
-    if not 0 <= count <= MAX_NUMBER:
-        more = "0 or more" if count < 0 else f"at most {MAX_NUMBER}"
-        raise BadInput(f"--add-nodes {text}: {count} nodes cannot join: write {more}")
-    return path, count
-
-
-def _constraint_changes(given: Sequence[str]) -> list[pb.ConstraintChange]:
-    """Changes of constraints that `--constraint KEY:NAME=VALUE,…` asks for."""
-    changes: list[pb.ConstraintChange] = []
-    messages: list[str] = []
-    for text in given:
-        key, colon, pairs = text.partition(":")
-        change = pb.ConstraintChange(match=pb.ConstraintMatch(topology_key=key))
-        for pair in pairs.split(",") if colon else ():
-            name, _, value = pair.partition("=")
-            field = _VALUES.get(name)
-            is_number = field is not None and field.cpp_type == field.CPPTYPE_INT32
-            if field is None or not (_NUMBER.fullmatch(value) if is_number else value):
-                known = ", ".join(_VALUES)
-                messages.append(
-                    f"--constraint {text}: {pair!r}: write NAME=VALUE with one of {known}"
-                )
-            elif name == "minDomains" and int(value) == 0:
-                change.clear_min_domains = True
-            else:
-                setattr(change.set, field.name, int(value) if is_number else value)
-        if not key or not colon:
-            messages.append(
-                f"--constraint {text}: write KEY:NAME=VALUE, for example {_ZONE}:maxSkew=2"
-            )
-        changes.append(change)
-    if messages:
-        raise BadInput(*messages)
-    return changes
 
 
 def _print(found: SimulateResponse, labels: Sequence[str]) -> None:

@@ -84,7 +84,13 @@ def listed(
     owners = _in_kubectls_order(caller, request, owners)
     empty: list[OwnerName] = []
     request.page_size = min(limit or PAGE_SIZE, PAGE_SIZE)
-    asked = [each for owner in owners for each in resolved(caller, request, owner)]
+    pods = StatePods(caller, request.consistency if request.HasField("consistency") else None)
+    asked = [
+        maker
+        for owner in owners
+        for each in resolved(caller, request, owner)
+        for maker in _makers(caller, request, pods, each)
+    ]
     for owner in asked or (None,):
         for page in pages(caller, "ListConstraints", _of(request, owner)):
             if not found.HasField("meta"):
@@ -97,7 +103,7 @@ def listed(
         if owner is not None and not any(counted.values()):
             empty.append(owner)
     if empty:
-        _check_known(caller, request, empty)
+        _check_known(caller, request, pods, empty)
     del found.constraints[len(found.constraints) if limit is None else limit :]
     for state in STATE_LABELS:
         found.totals.add(state=state, constraint_count=totals[state])
@@ -154,8 +160,27 @@ def _rows(
     return [row for page in pages(caller, "ListConstraints", question) for row in page.constraints]
 
 
+def _makers(
+    caller: ApiCaller, request: pb.ListConstraintsRequest, state: StatePods, owner: OwnerName
+) -> Sequence[OwnerName]:
+    """The workloads that make the pods of an owner without rows: of a Prometheus StatefulSets."""
+    if not owner.kind or _rows(caller, request, owner):
+        return (owner,)
+    found: dict[OwnerName, None] = {}
+    for pod in state.of(owner.namespace or request.filter.namespace or None):
+        workload, chain = state.workload(pod), state.controllers(pod)
+        # Those further out; what is within a workload has no rows of its own.
+        for each in chain[chain.index(workload) + 1 :] if chain else ():
+            if each.name == owner.name and is_kind(owner.kind, each.kind):
+                found[OwnerName(workload.kind, workload.name, pod.metadata.namespace)] = None
+    return list(found) or (owner,)
+
+
 def _check_known(
-    caller: ApiCaller, request: pb.ListConstraintsRequest, owners: Sequence[OwnerName]
+    caller: ApiCaller,
+    request: pb.ListConstraintsRequest,
+    state: StatePods,
+    owners: Sequence[OwnerName],
 ) -> None:
     namespace = request.filter.namespace
     any_of_all = pb.ListConstraintsRequest(
@@ -174,10 +199,16 @@ def _check_known(
     if not unknown:
         return
     alone = not there_are(None)
-    state = StatePods(caller, any_of_all.consistency)
     texts: list[str] = []
     for each in unknown:
-        similar = _similar(caller, any_of_all, each) or _outer(state, each, namespace)
+        similar = (
+            _similar(caller, any_of_all, each)
+            or _outer(state, each, namespace)
+            or [
+                f"{found.kind}/{found.name}"
+                for found in state.beginning(each.name, each.namespace or namespace or None)
+            ]
+        )
         texts.append(_unknown_text(each, namespace, similar, alone=alone))
     raise CallsFailed([FailedCall(NotFound(text, reason="OBJECT_NOT_FOUND")) for text in texts])
 
@@ -198,7 +229,8 @@ def _outer(state: StatePods, owner: OwnerName, namespace: str) -> Sequence[str]:
     for pod in state.of(owner.namespace or namespace or None):
         outer = state.workload(pod)
         for each in state.controllers(pod):
-            is_named = each.name == owner.name and owner.kind in ("", each.kind)
+            is_kind_of = not owner.kind or is_kind(owner.kind, each.kind)
+            is_named = each.name == owner.name and is_kind_of
             if is_named and each != outer:
                 found[f"{outer.kind}/{outer.name}"] = None
     return list(found)

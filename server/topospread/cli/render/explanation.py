@@ -72,15 +72,27 @@ def show(found: Sequence[ExplainedPod], form: str, cluster: str) -> None:
 
 
 def _item(pod: ExplainedPod) -> dict[str, Any]:
-    replica = pod.request.next_replica
     item = documents.joined(
-        pod.request.subject,
-        {"fits": pod.fits},
-        pod.answer,
-        {"nextReplica": replica} if replica else {},
+        pod.request.subject, {"fits": pod.fits}, pod.answer, next_replica_of(pod)
     )
     del item["evaluation"]  # it is what `evaluate` prints
     return item
+
+
+def next_replica_of(pod: ExplainedPod) -> dict[str, Any]:
+    """What a document says of the next replica of a workload; nothing of other pods."""
+    replica = pod.request.next_replica
+    return {"nextReplica": replica} if replica else {}
+
+
+def print_heading(request: PodRequest) -> None:
+    """Print which pod it is, and of a workload's next replica which pod it is like."""
+    click.secho(request.heading, bold=True)
+    if replica := request.next_replica:
+        output.echo(
+            f"its next replica, like pod {full_name(replica.like_pod)}, the newest; "
+            f"{replica.pending_pod_count} pending, {replica.running_pod_count} running"
+        )
 
 
 def state_fields(answer: Any) -> Sequence[tuple[str, object]]:
@@ -97,12 +109,7 @@ def state_fields(answer: Any) -> Sequence[tuple[str, object]]:
 
 def _print(pod: ExplainedPod) -> None:
     found = pod.answer.explanation
-    click.secho(pod.request.heading, bold=True)
-    if replica := pod.request.next_replica:
-        output.echo(
-            f"its next replica, like pod {full_name(replica.like_pod)}, the newest; "
-            f"{replica.pending_pod_count} pending, {replica.running_pod_count} running"
-        )
+    print_heading(pod.request)
     if not found.constraints:
         output.echo("no constraint holds for it")
     empty = explanation_pb2.FINDING_CODE_EMPTY_SELECTOR
@@ -313,6 +320,15 @@ def suggestion_text(suggestion: Suggestion) -> str:
     if gaps := gaps_text(suggestion.not_modelled):
         return f"{suggestion.text}: at most {would} ({gaps})"
     return f"{suggestion.text}: {would}"
+
+
+def whose_text(found: Explanation) -> str:
+    """Whose pods those constraints count that close domains to a pod which fits nowhere."""
+    if found.fitting_node_count:
+        return ""
+    closing = [each for each in found.constraints if each.rejected_domain_count]
+    counts = ((each.index, counted_text(each.counted)) for each in closing)
+    return "; ".join(f"constraint {index}: {text}" for index, text in counts if text)
 
 
 def fits_text(found: Explanation) -> str:

@@ -13,8 +13,8 @@ import click
 
 from topospread.cli import documents, output
 from topospread.cli.errors import printable
-from topospread.cli.manifest_files import Manifest
-from topospread.cli.value_readers import LinedDict
+from topospread.cli.manifest_documents import Manifest
+from topospread.cli.yaml_values import LinedDict
 from topospread.codec.lint_readings import known_steps
 from topospread.spread.linting.catalog import Severity
 from topospread.spread.linting.engine import RULES

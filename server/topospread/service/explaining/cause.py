@@ -10,9 +10,9 @@ from topospread.kube.affinity import taint_text, untolerated
 from topospread.kube.demands import amount_text
 from topospread.kube.label_syntax import label_text
 from topospread.service.explaining.constraint_reports import domains_text
-from topospread.service.explaining.new_nodes import scarce_resources
+from topospread.service.explaining.new_nodes import are_elsewhere, scarce_resources
 from topospread.service.explaining.topology_keys import has_key, meant_on
-from topospread.service.fit import taint_toleration
+from topospread.service.fit import node_affinity, taint_toleration
 from topospread.service.fit.node_unschedulable import CORDONED_TAINT
 from topospread.spread.linting.rules import DEPRECATED
 from topospread.wording import counted
@@ -59,7 +59,7 @@ def has_tainted_holders(context: EvaluationContext) -> bool:
 def cause_text(context: EvaluationContext, explained: Sequence[ConstraintExplanation]) -> str:
     """The cause in a line; empty where a node fits, or where no constraint refuses one.
 
-    A pod that is larger than any node has no other cause.
+    A pod that is larger than any node has no other cause, nor has one that no node's taints admit.
 
     Args:
         context: the pod at its state.
@@ -76,26 +76,47 @@ def cause_text(context: EvaluationContext, explained: Sequence[ConstraintExplana
         if each.index in hard and (text := _of_constraint(context, hard[each.index], each))
     ]
     if not texts:
-        return ""
+        return _nominated(context) or _all_tainted(context)
     # Who holds a minimum unused is said with the reason already.
     noted = any(each.minimum.note and each.rejected_domain_count for each in explained)
     return "; ".join([*texts[:MOST_NAMED], *(() if noted else _open_nodes(context))])
 
 
 def _too_large(context: EvaluationContext) -> Iterator[str]:
-    """What the pod requests and no node has as much of, used or not."""
-    snapshot = context.snapshot
-    order = snapshot.nodes.order
+    """What the pod requests and no node that is for it has as much of, used or not."""
+    nodes, order = context.snapshot.nodes, context.snapshot.nodes.order
+    order = order[context.meant_nodes[order]]
     for name, amount in scarce_resources(context).items():
-        allocatable = snapshot.nodes.allocatable(name)[order]
+        elsewhere = are_elsewhere(context, {name: amount})
+        none = f"no node{' that the pod may use' * elsewhere} has {name}"
+        allocatable = nodes.allocatable(name)[order]
         largest = int(allocatable.max())
         if not largest:
-            yield f"no node has {name}"
+            yield none
             continue
-        node = snapshot.nodes.node(int(order[allocatable.argmax()]))
+        node = nodes.node(int(order[allocatable.argmax()]))
         where = f" on {node.name}" if node is not None else ""
-        text = f"no node has {name} {amount_text(name, amount)}"
+        text = f"{none} {amount_text(name, amount)}"
         yield f"{text}: the largest allocatable is {amount_text(name, largest)}{where}"
+
+
+def _nominated(context: EvaluationContext) -> str:
+    """The nodes that would fit if no pods were nominated there."""
+    number = int(np.count_nonzero(context.passing & context.usable))
+    text = f"spreading closes {counted(number, 'node')} for the pods that are nominated there"
+    return f"{text}: they count as if they ran" if number else ""
+
+
+def _all_tainted(context: EvaluationContext) -> str:
+    outside = context.snapshot.alive & context.refused_by_plugin(node_affinity.NAME)
+    left = context.snapshot.alive & ~outside
+    if (left & ~context.refused_by_plugin(taint_toleration.NAME)).any():
+        return ""
+    taints = taints_text(context, left)
+    if not taints:
+        return ""
+    node, it = ("node that the pod selects", "it") if outside.any() else ("node", "the pod")
+    return f"no {node} is without a taint that {it} does not tolerate: {taints}"
 
 
 def _of_constraint(

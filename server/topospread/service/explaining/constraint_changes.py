@@ -77,9 +77,10 @@ def min_domains(context: EvaluationContext, position: int) -> Iterator[ProposedC
     if not 0 < eligible < constraint.min_domains:
         return
     there = int(np.count_nonzero(context.snapshot.domains(constraint.topology_key).nodes))
+    rank = Rank.MIN_DOMAINS if constraint.honors_taints else Rank.MAX_SKEW
     name = constraint_label(context, position)
     yield ProposedChange(
-        Rank.OUT_OF_REACH if there < constraint.min_domains else Rank.MIN_DOMAINS,
+        Rank.OUT_OF_REACH if there < constraint.min_domains else rank,
         with_constraint(context, position, replace(constraint, min_domains=eligible)),
         [pb.SuggestedChange(set_min_domains=pb.SetMinDomains(min_domains=eligible))],
         f"minDomains {eligible} instead of {constraint.min_domains} in {name}",

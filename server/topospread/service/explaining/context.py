@@ -8,22 +8,26 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
+from topospread.checkpoints import checkpoint
 from topospread.errors import InvalidRequest
 from topospread.index.overlay import apply_overlay
+from topospread.kube.affinity import tolerated
 from topospread.kube.demands import NO_DEMAND, Demand
 from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
 from topospread.kube.violations import invalid
 from topospread.service.decisions.cycle import computed_once
+from topospread.service.explaining.copied_nodes import lasting_taints
+from topospread.service.fit import node_affinity, taint_toleration
 from topospread.service.fit.inter_pod_affinity import counted_groups
 from topospread.service.fit.preemption import preemption_gaps
 from topospread.service.fit.profile import suited
-from topospread.service.fit.question import Fit, FitQuestion, spread_rules
+from topospread.service.fit.question import SPREADING, Fit, FitQuestion, spread_rules
 from topospread.spread.filtering import DomainState, filter_nodes, pre_filter
 from topospread.spread.scoring import score
 from topospread.spread.verdicts import FITS, Status, error_message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
     from topospread.spread.filtering import Verdicts
     from topospread.spread.settings import Rules
     from topospread.spread.topology import Bools, Ints
+
+MOST_TAINTED: Final = 5000
+"""Nodes whose taints are looked at."""
 
 MAX_LIMIT: Final = 1000
 """Domains that are listed of each constraint."""
@@ -131,8 +138,8 @@ class EvaluationContext:
 
     @computed_once
     def usable(self) -> Bools:
-        """[slots] nodes that the other filters leave."""
-        usable: Bools = self.suits.nodes & self.snapshot.alive
+        """[slots] nodes that the filters beside spreading leave."""
+        usable: Bools = self.suits.nodes_of_others & self.snapshot.alive
         return usable
 
     @computed_once
@@ -145,8 +152,8 @@ class EvaluationContext:
 
     @computed_once
     def fitting(self) -> Bools:
-        """[slots] nodes that pass Filter and the other filters."""
-        fitting: Bools = self.passing & self.usable
+        """[slots] nodes that pass Filter, also beside nominated pods, and the other filters."""
+        fitting: Bools = self.passing & self.suits.nodes
         return fitting
 
     @property
@@ -156,8 +163,14 @@ class EvaluationContext:
 
     @computed_once
     def refusals(self) -> tuple[tuple[Status, Bools], ...]:
-        """(status, [slots] nodes that the other filters refuse with it), by the first that does."""
-        return self._by_first(())
+        """(status, [slots] nodes that the other filters refuse with it), by the first that does.
+
+        Spreading is among them where it refuses a node for the pods alone that are nominated there.
+        """
+        return self._by_first(
+            rule.within(self.passing) if rule.plugin == SPREADING else rule
+            for rule in self.suits.rules()
+        )
 
     @property
     def message(self) -> str:
@@ -169,10 +182,10 @@ class EvaluationContext:
             counts[status.reasons[0]] += nodes
         return self.suits.message(self.snapshot.node_count, counts)
 
-    def _by_first(self, spreading: Sequence[Rule]) -> tuple[tuple[Status, Bools], ...]:
+    def _by_first(self, rules: Iterable[Rule]) -> tuple[tuple[Status, Bools], ...]:
         left = self.snapshot.alive
         found: list[tuple[Status, Bools]] = []
-        for rule in self.suits.rules(spreading):
+        for rule in rules:
             here = rule.within(left).reasons
             found += [(Status(rule.code, (reason,)), refused) for reason, refused in here]
             left = left & ~rule.refused
@@ -193,6 +206,26 @@ class EvaluationContext:
                 refused: Bools = found.nodes & self.snapshot.alive
                 return refused
         return np.zeros_like(self.snapshot.alive)
+
+    @computed_once
+    def meant_nodes(self) -> Bools:
+        """[slots] nodes that are for the pod by its affinity and by taints that last; all if none.
+
+        A taint that keeps a device for those who request it keeps no node from one that does. Of
+        more than 5,000 nodes with taints the others are taken for nodes of other pods.
+        """
+        left = self.snapshot.alive & ~self.refused_by_plugin(node_affinity.NAME)
+        tainted = self.refused_by_plugin(taint_toleration.NAME)
+        nodes: Bools = left & ~tainted
+        requested = {name for name, _ in self.demand.requests}
+        compares = self.rules.gates.taint_comparison_operators
+        for slot in np.flatnonzero(left & tainted)[:MOST_TAINTED].tolist():
+            checkpoint()
+            node = self.snapshot.nodes.node(slot)
+            assert node is not None, "nodes that are refused are there"
+            taints = [each for each in lasting_taints(node) if each.key not in requested]
+            nodes[slot] = tolerated(taints, self.pod.tolerations, comparison_operators=compares)
+        return nodes if nodes.any() else self.snapshot.alive
 
     def only_blocked_by(self, position: int) -> Bools:
         """[slots] usable nodes that no other hard constraint refuses."""
@@ -270,7 +303,7 @@ class EvaluationContext:
         has several.
         """
         counted: dict[Status, int] = {}
-        for status, nodes in self._by_first(spread_rules(self.verdicts)):
+        for status, nodes in self._by_first(self.suits.rules(spread_rules(self.verdicts))):
             if number := int(np.count_nonzero(nodes)):
                 counted[status] = counted.get(status, 0) + number
         return tuple(counted.items())

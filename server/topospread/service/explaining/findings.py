@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topospread.kube.affinity import named_values
+from topospread.kube.affinity import named_values, pinned_node
 from topospread.kube.label_syntax import label_text
 from topospread.kube.objects import DO_NOT_SCHEDULE, HOSTNAME_LABEL, ZONE_LABEL
 from topospread.service.explaining.constraint_reports import explained_constraints
@@ -16,9 +16,9 @@ from topospread.spread.constraints import needs_default_selector
 from topospread.spread.linting.rules import (
     DEPRECATED,
     min_domains_above_named,
-    selector_finding,
     unusable_domains,
 )
+from topospread.spread.linting.selectors import selector_finding
 from topospread.spread.linting.workloads import own_match
 from topospread.wording import counted
 from topospread_client import CONTROLLER_LABELS, NEW_REVISION, ORDINAL_LABELS
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from topospread.kube.objects import SpreadConstraint
     from topospread.service.explaining.context import EvaluationContext
     from topospread.spread.constraints import Constraint
+    from topospread.spread.topology import Eligibility
 
 Found = tuple["pb.FindingCode.ValueType", str]
 """A code, and the text for people."""
@@ -58,6 +59,8 @@ def _of_pod(context: EvaluationContext) -> Iterator[Found]:
         yield pb.FINDING_CODE_ALREADY_BOUND, text
     if not context.constraints.defaulted:
         return
+    if pinned_node(context.pod.requirements) is not None:
+        return  # no constraint chooses its node
     if needs_default_selector(context.pod, context.rules) and not (context.hard or context.soft):
         text = (
             "the pod has no constraints, and the profile's defaults do not apply: no Service, "
@@ -122,7 +125,7 @@ def constraint_findings(
 
 
 def _of_unusable_nodes(context: EvaluationContext, constraint: Constraint) -> Iterator[Found]:
-    """Domains that count and would not if the constraint honoured affinity and taints."""
+    """Domains that count and have no node for the pod: by affinity and taints, or by size."""
     eligibility, requirements = constraint.eligibility, context.constraints.requirements
     honoring = replace(
         eligibility,
@@ -130,13 +133,36 @@ def _of_unusable_nodes(context: EvaluationContext, constraint: Constraint) -> It
         tolerations=context.pod.tolerations,
         comparison_operators=context.rules.gates.taint_comparison_operators,
     )
-    if honoring == eligibility:
-        return
     domains = context.snapshot.membership(eligibility, constraint.topology_key).size
     usable = context.snapshot.membership(honoring, constraint.topology_key).size
-    if usable < domains:
-        text = unusable_domains(domains, usable, constraint.max_skew)
-        yield pb.FINDING_CODE_UNUSABLE_NODES_COUNTED, text
+    lacking, large = _too_small_domains(context, constraint.topology_key, honoring, usable)
+    if not 0 < large < domains:
+        return
+    text = unusable_domains(domains, large, constraint.max_skew)
+    if lacking:
+        text += (
+            f"; nodes lack {' and '.join(lacking)}: a node selector or affinity for those that "
+            "have it leaves such domains out"
+        )
+    yield pb.FINDING_CODE_UNUSABLE_NODES_COUNTED, text
+
+
+def _too_small_domains(
+    context: EvaluationContext, key: str, eligibility: Eligibility, usable: int
+) -> tuple[list[str], int]:
+    """Devices that no node of some usable domains has, and how many domains are left then."""
+    ids = context.snapshot.domains(key).ids
+    nodes = context.snapshot.mask(eligibility) & context.snapshot.alive & (ids >= 0)
+    lacking = []
+    for name, amount in context.demand.requests:
+        if "/" not in name or not amount:
+            continue
+        large = nodes & (context.snapshot.nodes.allocatable(name) >= amount)
+        left = int(np.unique(ids[large]).size)
+        if 0 < left < usable:
+            lacking.append(name)
+            nodes, usable = large, left
+    return lacking, usable
 
 
 def _of_key(context: EvaluationContext, key: str, *, hard: bool) -> Iterator[Found]:

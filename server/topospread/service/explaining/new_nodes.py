@@ -31,7 +31,7 @@ from topospread.service.fit.volume_zone import KEYS as ZONE_KEYS
 from topospread_proto.v1 import explanation_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from topospread.index.snapshot import Snapshot
     from topospread.kube.objects import Node
@@ -49,6 +49,10 @@ MOST_IN_TURN: Final = 8
 
 MOST_NAMED: Final = 3
 """Other domains that would do, in the text."""
+
+
+_EMPTY: Final = frozenset([""])
+"""The value of a label that names no place: nobody can add a node there."""
 
 
 class AddedNode(NamedTuple):
@@ -139,13 +143,20 @@ def _text(context: EvaluationContext, added: AddedNode, needed: Mapping[str, str
     scarce = scarce_resources(context)
     requests = context.demand.requests
     besides += [name for name, amount in requests if amount and "/" in name and name not in scarce]
-    besides += [larger_text(scarce)] if scarce else []
+    besides += [larger_text(context, scarce)] if scarce else []
     return f"{text}, with {', '.join(besides)}" if besides else text
 
 
-def larger_text(resources: Iterable[str]) -> str:
-    """That a node has more of something than any that is there."""
-    return f"more {' and '.join(resources)} than any node has"
+def larger_text(context: EvaluationContext, resources: Mapping[str, int]) -> str:
+    """That a node has more of something than any that is there, or than any for the pod."""
+    usable = "that the pod may use has" if are_elsewhere(context, resources) else "has"
+    return f"more {' and '.join(resources)} than any node {usable}"
+
+
+def are_elsewhere(context: EvaluationContext, resources: Mapping[str, int]) -> bool:
+    """Whether nodes that are not for the pod have as much of what those for it lack."""
+    nodes, alive = context.snapshot.nodes, context.snapshot.alive
+    return any((alive & (nodes.allocatable(n) >= m)).any() for n, m in resources.items())
 
 
 def _is_there(context: EvaluationContext, key: str, value: str) -> bool:
@@ -232,9 +243,12 @@ def _in_open_places(
         context.hard, context.states, context.allowing, strict=True
     ):
         if not constraint.is_hostname:
-            ids = snapshot.domains(constraint.topology_key).ids
-            open_nodes = open_nodes & allowed & (ids >= 0)
-            pods = pods + state.counts[ids]
+            column = snapshot.domains(constraint.topology_key)
+            named = column.ids >= 0
+            if is_place(constraint.topology_key):
+                named = named & ~column.having(_EMPTY)
+            open_nodes = open_nodes & allowed & named
+            pods = pods + state.counts[column.ids]
     order = snapshot.nodes.order
     alike = _alike(context)
     # Those that are like what the pod needs first, by name; of each place the first of them.
@@ -270,14 +284,14 @@ def _in_open_places(
 
 
 def scarce_resources(context: EvaluationContext) -> Mapping[str, int]:
-    """What the pod requests and no node has as much of."""
+    """What the pod requests and no node that is for it has as much of."""
     if context.fit is not Fit.ALL:
         return {}
-    nodes, alive = context.snapshot.nodes, context.snapshot.alive
+    nodes = context.snapshot.nodes
     return {
         name: amount
         for name, amount in context.demand.requests
-        if not (alive & (nodes.allocatable(name) >= amount)).any()
+        if not (context.meant_nodes & (nodes.allocatable(name) >= amount)).any()
     }
 
 

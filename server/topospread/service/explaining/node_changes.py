@@ -10,12 +10,12 @@ import numpy as np
 
 from topospread.checkpoints import checkpoint
 from topospread.index.overlay import Overlay
-from topospread.kube.affinity import taint_text, tolerated, untolerated
+from topospread.kube.affinity import named_values, taint_text, tolerated, untolerated
 from topospread.kube.label_syntax import label_key_errors, label_text
 from topospread.kube.objects import HOSTNAME_LABEL, Node, Taint, Toleration
 from topospread.kube.taints import means_stay_away
 from topospread.service.explaining.cause import has_tainted_holders
-from topospread.service.explaining.copied_nodes import free_names
+from topospread.service.explaining.copied_nodes import free_names, is_place
 from topospread.service.explaining.proposals import ProposedChange, Rank
 from topospread.service.explaining.topology_keys import has_key, meant_on
 from topospread.service.fit.node_unschedulable import CORDONED_TAINT
@@ -24,16 +24,21 @@ from topospread.wording import counted
 from topospread_proto.v1 import explanation_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from topospread.service.explaining.context import EvaluationContext
     from topospread.spread.topology import Bools
+
+OS_LABEL, ARCH_LABEL, WINDOWS = "kubernetes.io/os", "kubernetes.io/arch", "windows"
 
 WAYS_TO_LABEL: Final = 4
 """Values that a missing label is tried with."""
 
 WAYS_TO_TOLERATE: Final = 2
-"""Taints that are tried, one at a time."""
+"""Combinations of taints that are tried, one at a time."""
+
+MOST_TOLERATED: Final = 3
+"""Taints of a node that are tolerated together."""
 
 MOST_UNCORDONED: Final = 1000
 """Nodes that are uncordoned at once."""
@@ -83,7 +88,8 @@ def _values(context: EvaluationContext, position: int, node: Node) -> Iterator[s
         return
     column = context.snapshot.domains(constraint.topology_key)
     present = context.snapshot.membership(constraint.eligibility, constraint.topology_key).present
-    known = np.flatnonzero(present).tolist()
+    nameless = not is_place(constraint.topology_key)
+    known = [d for d in np.flatnonzero(present).tolist() if column.values[d] or nameless]
     known.sort(key=lambda d: (int(state.counts[d]), column.values[d]))
     yield from (column.values[d] for d in known[:WAYS_TO_LABEL])
     yield next(free_names(context.snapshot, constraint.topology_key))
@@ -126,9 +132,9 @@ def uncordon(context: EvaluationContext) -> Iterator[ProposedChange]:
 
 
 def tolerate(context: EvaluationContext) -> Iterator[ProposedChange]:
-    """Propose a toleration of a taint on nodes that the constraints allow."""
+    """Propose tolerations of what taints nodes that the constraints allow."""
     compares = context.rules.gates.taint_comparison_operators
-    alone: Counter[Taint] = Counter()
+    together: Counter[tuple[Taint, ...]] = Counter()
     for slot in _by_name(context, context.passing & ~context.usable)[:MOST_LOOKED_AT]:
         checkpoint()
         node = context.snapshot.nodes.node(slot)
@@ -136,23 +142,42 @@ def tolerate(context: EvaluationContext) -> Iterator[ProposedChange]:
         refusing = set(
             untolerated(node.taints, context.pod.tolerations, comparison_operators=compares)
         )
-        if len(refusing) == 1 and not any(map(means_stay_away, refusing)):
-            alone.update(refusing)
+        if 0 < len(refusing) <= MOST_TOLERATED and not any(
+            means_stay_away(taint) or _is_for_others(context, taint, node) for taint in refusing
+        ):
+            together[tuple(sorted(refusing, key=taint_text))] += 1
     requested = {name for name, _ in context.demand.requests}
-    order = sorted(alone, key=lambda taint: (-alone[taint], taint.key, taint.value))
-    for taint in order[:WAYS_TO_TOLERATE]:
-        written = taint_text(taint)
+    order = sorted(together, key=lambda taints: (-together[taints], [*map(taint_text, taints)]))
+    for taints in order[:WAYS_TO_TOLERATE]:
+        written = [*map(taint_text, taints)]
+        number = counted(together[taints], "node")
+        text = f"tolerations for the taints {' and '.join(written)} of {number}"
+        if len(written) == 1:
+            text = f"a toleration for the taint {written[0]} of {number}"
+        own = all(taint.key in requested for taint in taints)
         yield ProposedChange(
-            Rank.RESTORE if taint.key in requested else Rank.TOLERATE,
-            _tolerating(context, taint),
-            [pb.SuggestedChange(add_toleration=pb.AddToleration(taint=written))],
-            f"a toleration for the taint {written} of {counted(alone[taint], 'node')}",
+            Rank.RESTORE if own else Rank.TOLERATE,
+            _tolerating(context, taints),
+            [pb.SuggestedChange(add_toleration=pb.AddToleration(taint=each)) for each in written],
+            text,
         )
 
 
-def _tolerating(context: EvaluationContext, taint: Taint) -> EvaluationContext:
-    more = Toleration(taint.key, "Equal", taint.value, taint.effect)
-    tolerations = (*context.pod.tolerations, more)
+def _is_for_others(context: EvaluationContext, taint: Taint, node: Node) -> bool:
+    """Whether a taint keeps a node for pods that ask for its devices, system or architecture."""
+    requested, requirements = context.demand.requests, context.constraints.requirements
+    platforms = {taint.key} & {OS_LABEL, ARCH_LABEL}
+    if node.labels.get(OS_LABEL) == WINDOWS:
+        platforms.add(OS_LABEL)
+    if any(named_values(requirements, key) is None for key in platforms):
+        return True
+    offers = any(name == taint.key and amount for name, amount in node.allocatable)
+    return offers and all(name != taint.key for name, _ in requested)
+
+
+def _tolerating(context: EvaluationContext, taints: Sequence[Taint]) -> EvaluationContext:
+    more = (Toleration(taint.key, "Equal", taint.value, taint.effect) for taint in taints)
+    tolerations = (*context.pod.tolerations, *more)
     constraints = [
         constraint
         if constraint.eligibility.tolerations is None

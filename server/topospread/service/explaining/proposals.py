@@ -34,11 +34,15 @@ class Rank(IntEnum):
 
     UNCORDON = auto()
     MIN_DOMAINS = auto()
+    """minDomains beyond the domains that are left once taints are honoured."""
+
     ADD_NODES = auto()
     """Nodes in a domain that is open: what an autoscaler does."""
 
     LABEL = auto()
     MAX_SKEW = auto()
+    """Also minDomains of domains that there are, without nodes that the pod is for."""
+
     SOFT = auto()
     TOLERATE = auto()
     IGNORE = auto()

@@ -202,6 +202,17 @@ class Suited:
     beside_nominated: Sequence[tuple[str, Refusals | None]] = ()
 
     @property
+    def nodes_of_others(self) -> Bools:
+        """[slots] nodes that are left if spreading, beside nominated pods, refuses none."""
+        if dict(self.beside_nominated).get(SPREADING) is None:
+            return self.nodes
+        nodes = self.asked.snapshot.alive
+        for rule in self.rules():
+            if rule.plugin != SPREADING:
+                nodes = nodes & ~rule.refused
+        return nodes
+
+    @property
     def gaps(self) -> Sequence[str]:
         """As `gaps_of`; worked out each time."""
         return gaps_of(self.asked, self.fit)

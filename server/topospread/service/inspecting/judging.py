@@ -29,6 +29,7 @@ from topospread.service.fit.profile import gaps_of, may_be_refused, suited
 from topospread.service.fit.question import Fit
 from topospread.service.inspecting.statuses import DomainSpread
 from topospread.spread.filtering import first_rejecting, pre_filter
+from topospread.spread.settings import is_bound
 from topospread.wording import counted
 from topospread_proto.v1 import explanation_pb2 as pb
 from topospread_proto.v1 import inspector_service_pb2 as inspector
@@ -150,7 +151,7 @@ def judge_template(
     return TemplateJudgement(
         tuple(context.not_looked_at),
         int(np.count_nonzero(context.usable)),
-        bool(fits.gaps),
+        is_bound(fits.gaps),
         frozenset(blocking),
         context.message,
     )
@@ -169,11 +170,11 @@ def _gaps(context: EvaluationContext, template: PodTemplate) -> tuple[str, ...]:
 
 def _blocks(context: EvaluationContext, position: int) -> bool:
     """Whether a hard constraint alone refuses all usable nodes, or all that the others leave."""
-    usable = context.usable
+    usable, allowed = context.usable, context.allowing[position]
     if not usable.any():
         return False
-    alone = not (usable & context.allowing[position]).any()
-    return alone or bool(context.only_blocked_by(position).any())
+    alone = not (usable & allowed).any()
+    return alone or bool((context.only_blocked_by(position) & ~allowed).any())
 
 
 def _takes(
@@ -263,7 +264,7 @@ def waiting_reason(pods: RowPods, judgements: Mapping[PodTemplate, TemplateJudge
     if not pods.pending:
         return held
     judged = judgements[pods.next]
-    fits = "a node would take the next replica" + ", as far as is looked at" * bool(judged.gaps)
+    fits = "a node would take the next replica" + ", as far as is looked at" * is_bound(judged.gaps)
     message = judged.message or fits
     return f"{message}; {held}" if held else message
 
@@ -310,9 +311,11 @@ def _are_left_out(
 
 def _why_blocked(key: OwnedConstraint, spread: DomainSpread, nodes: str, snapshot: Snapshot) -> str:
     allowed, eligible = spread.allowed_domain_count, spread.membership.size
+    key_text = label_text(key.constraint.topology_key)
+    lacking = f", and no node without the label {key_text}" if 0 < eligible == allowed else ""
     return (
         f"{nodes} could take the next replica, but none where its constraints "
-        f"allow it: this one allows {allowed} of {counted(eligible, 'eligible domain')}; "
+        f"allow it: this one allows {allowed} of {counted(eligible, 'eligible domain')}{lacking}; "
         f"{_minimum(key, spread, snapshot)}"
     )
 

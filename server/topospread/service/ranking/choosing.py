@@ -33,6 +33,8 @@ class RankedPods:
     Attributes:
         not_chosen: of pods that the selector matches, and that are not of the workload.
         decider: of the workload.
+        revisions: how many pods are of each ReplicaSet, or other revision, that it scales in.
+        beside: how many bound pods of the namespace are not ranked, by their labels.
         elsewhere: workloads of the same name in other namespaces, where there are no pods.
         version: the newest where no cluster is read.
     """
@@ -42,6 +44,8 @@ class RankedPods:
     constraints: set[tuple[bytes, ...]] = field(default_factory=set)
     not_chosen: list[Decider | None] = field(default_factory=list)
     decider: Decider | None = None
+    revisions: Counter[str] = field(default_factory=Counter)
+    beside: Counter[tuple[tuple[str, str], ...]] = field(default_factory=Counter)
     elsewhere: Sequence[str] = ()
     related: Counter[tuple[str, str]] = field(default_factory=Counter)
     left_out: int = 0
@@ -122,6 +126,8 @@ def choose(
         if owned and not deciders:
             found.not_chosen.append(None)
             continue
+        if len(deciders) > 1 and found.decider == deciders[-1]:
+            found.revisions[deciders[0].shown] += 1
         found.pods.append(deletion_candidate(listed, each.uid))
         found.encoded.append(each)
         found.constraints.add(listed.constraints)

@@ -167,6 +167,19 @@ def _how(decider: Decider, *, indexed: bool) -> str:
     return "in which order it takes pods is not known here: this is how they should go"
 
 
+def revisions_note(decider: Decider | None, revisions: Counter[str]) -> Iterable[str]:
+    """That pods are of several ReplicaSets, each of which takes its own."""
+    if decider is None or len(revisions) < 2:
+        return
+    named = sorted(revisions.items())[:_SHOWN]
+    shown = ", ".join(f"{name} ({counted(count, 'pod')})" for name, count in named)
+    yield (
+        f"the pods are of {len(revisions)} revisions, {shown}: each takes its own in this order,"
+        f" and how many go of each is for {decider.shown} to say (in a rollout, the older ones);"
+        " skews are of all of them together"
+    )
+
+
 def left_out_notes(kept: Decider | None, left_out: Sequence[Decider | None]) -> Iterable[str]:
     """Notes on pods that a selector matches and that are not ranked."""
     bare = sum(each is None for each in left_out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,13 @@ from topospread.service.ranking.deciders import (
     decider_message,
     deciders_of_class,
     left_out_notes,
+    revisions_note,
+)
+from topospread.service.ranking.notes import (
+    counted_beside,
+    left_above,
+    nothing_matches,
+    without_domains,
 )
 from topospread.service.ranking.request import (
     SECOND,
@@ -53,12 +61,11 @@ from topospread.spread.deletion import (
 )
 from topospread.spread.topology import Eligibility, GroupKey
 from topospread.store.model import Key, Kind
-from topospread.wording import counted
 from topospread_proto.v1 import common_pb2, deletion_order_pb2
 from topospread_proto.v1 import planner_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from topospread.index.pod_classes import PodClass
     from topospread.index.snapshot import Snapshot
@@ -121,11 +128,12 @@ class DeletionRanker:
             ending_pod_count=found.left_out,
         )
         if not pods:
-            response.notes.append(_nothing_matches(question, found.elsewhere))
+            response.notes.append(nothing_matches(question, found))
             return response
         wanted, notes = self._wanted(question, found)
         spreads = [_spread(each, pods, nodes, frozenset(limits)) for each, limits in wanted]
-        response.notes.extend([*notes, *_ranking_warnings(spreads)])
+        response.notes.extend([*notes, *without_domains(spreads)])
+        response.notes.extend(counted_beside((each for each, _ in wanted), found))
         now = time.time_ns()
         if request.HasField("evaluation_time"):
             now = request.evaluation_time.seconds * SECOND + request.evaluation_time.nanos
@@ -136,7 +144,7 @@ class DeletionRanker:
         if own is not None:
             response.strategy, ranking = own
             outcomes = {response.strategy: ranking}
-            response.notes.extend(_what_is_left(spreads, ranking))
+            response.notes.extend(left_above(spreads, ranking))
         else:
             if not spreads:
                 response.notes.append(_NO_CONSTRAINTS)
@@ -160,6 +168,7 @@ class DeletionRanker:
             )
         indexed = any(pod.completion_index is not None for pod in pods)
         response.decider.CopyFrom(decider_message(found.decider, indexed=indexed))
+        response.notes.extend(revisions_note(found.decider, found.revisions))
         response.notes.extend(left_out_notes(found.decider, found.not_chosen))
         return response
 
@@ -223,6 +232,7 @@ class DeletionRanker:
         if not found.pods:
             found.elsewhere = sorted(_elsewhere(question, read.view.snapshot))[:3]
         known_keys: dict[PodClass, str] = {}
+        bound: Counter[PodClass] = Counter()
         for pod_class, _, node in read.pods.of(others):
             turn()
             owner_key = known_keys.get(pod_class)
@@ -231,6 +241,9 @@ class DeletionRanker:
                     pod_class.namespace, pod_class.template
                 )
             found.related[owner_key, node] += 1
+            bound[pod_class] += bool(node)
+        for pod_class, pods_there in bound.items():
+            found.beside[pod_class.labels] += pods_there
         return found
 
     def _wanted(
@@ -333,12 +346,6 @@ def _asked(
     return replace(like, max_skew=asked.max_skew) if asked.HasField("max_skew") else like
 
 
-def _ranking_warnings(spreads: Sequence[DeletionConstraint]) -> Iterator[str]:
-    for spread in spreads:
-        if not any(domain is not None for domain in spread.domains):
-            yield f"no pod is in a domain of {spread.topology_key}"
-
-
 def _spread(
     kept: Constraint, pods: Sequence[DeletionCandidate], nodes: NodeTable, limits: frozenset[str]
 ) -> DeletionConstraint:
@@ -384,28 +391,3 @@ def _own_ranking(
         number = deletion_order_pb2.RANK_STRATEGY_JOB
         chosen, ranks = job_order(pods, completions)
     return number, ranking_of(chosen, ranks, spreads, deletions)
-
-
-def _what_is_left(spreads: Sequence[DeletionConstraint], ranking: Ranking) -> Iterator[str]:
-    """What an order that cannot be changed leaves above maxSkew."""
-    last = ranking.skews[-1].tolist() if len(ranking.skews) else [0 for _ in spreads]
-    for spread, skew in zip(spreads, last, strict=True):
-        if skew > spread.max_skew:
-            one = len(ranking.skews) == 1
-            deletions = f"{counted(len(ranking.skews), 'deletion')} in this order"
-            yield (
-                f"{deletions} {'leaves' if one else 'leave'} a skew of {skew} over"
-                f" {spread.topology_key}, above maxSkew {spread.max_skew}"
-            )
-
-
-def _nothing_matches(question: RankQuestion, elsewhere: Sequence[str]) -> str:
-    if question.message.HasField("workload"):
-        workload = question.message.workload
-        text = f"no pod of {workload.kind} {question.namespace}/{workload.name} is there"
-        if elsewhere:
-            text += f"; {' and '.join(elsewhere)} is in the state: name the namespace (-n)"
-        return text
-    if not question.message.pods:
-        return f"no pod of namespace {question.namespace!r} matches the selector"
-    return "none of the pods given is running and matches the selector"

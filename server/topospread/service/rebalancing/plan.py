@@ -28,6 +28,7 @@ from topospread.service.rebalancing.inventory import (
     take_inventory,
 )
 from topospread.service.rebalancing.model import CLAIMS_UNKNOWN, RebalanceModel, build_model
+from topospread.service.rebalancing.reasons import MOST_EXPLAINED, no_plan_reason
 from topospread.service.state.consistent_read import ConsistentRead
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import planner_service_pb2 as pb
@@ -47,15 +48,6 @@ if TYPE_CHECKING:
 
 MAX_TRIES: Final = 5
 """How often the state may have moved on while what must be counted was being counted."""
-
-NO_PLAN: Final = (
-    "no evictions that are allowed bring its constraints within maxSkew together:"
-    " explain one of its pods (topospread explain)"
-)
-NO_CAPACITY: Final = (
-    "the nodes that its pods may go to have no room for them:"
-    " explain one of its pods (topospread explain)"
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -223,10 +215,11 @@ def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
     """Plan for one component of dependent constraints, and add what was found to the run."""
     made = build_model(component, run.state, run.question, run.stuck, run.not_modelled, run.turn)
     left = run.left(made)
+    explains = len(run.response.groups) < MOST_EXPLAINED
     try:
         moves = solve(made.program(left=left), _seconds(run))
         if moves is None:
-            reason = NO_PLAN + _claims_text(made)
+            reason = no_plan_reason(component, made, run.state, explains=explains)
             _refused(run, component, detail.REBALANCE_OUTCOME_IMPOSSIBLE, reason)
             return
         if _over_limit(run, component, moves):
@@ -238,7 +231,10 @@ def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
             # Refused for lack of capacity, which the bound above does not model.
             moves = solve(made.program(left=left, snapshot=run.state), _seconds(run))
             if moves is None:
-                _refused(run, component, detail.REBALANCE_OUTCOME_IMPOSSIBLE, NO_CAPACITY)
+                reason = no_plan_reason(
+                    component, made, run.state, explains=explains, lacks_capacity=True
+                )
+                _refused(run, component, detail.REBALANCE_OUTCOME_IMPOSSIBLE, reason)
                 return
             if _over_limit(run, component, moves):
                 return
@@ -254,19 +250,6 @@ def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
         _refused(run, component, detail.REBALANCE_OUTCOME_NOT_FOUND, reason)
         return
     _planned(run, component, sequence, proved=proved and len(sequence.steps) <= least)
-
-
-def _claims_text(made: RebalanceModel) -> str:
-    """Why a component's pods may be held by volumes; empty where none has a claim."""
-    unknown = sum(each.stays == CLAIMS_UNKNOWN for each in made.movable_pods)
-    known = sum(each.facts.claims and not each.stays for each in made.movable_pods)
-    if unknown:
-        have = "has" if unknown == 1 else "have"
-        return f"; {unknown} of its pods {have} claims whose volumes are not in the state"
-    if known:
-        have = "has" if known == 1 else "have"
-        return f"; {known} of its pods {have} claims: volumes may hold pods where they are"
-    return ""
 
 
 def _seconds(run: _RebalanceRun) -> float:

@@ -10,12 +10,14 @@ from topospread.checkpoints import checkpoint
 from topospread.codec.frames import framed
 from topospread.codec.stored import object_from_stored
 from topospread.errors import FieldViolation, InvalidRequest
+from topospread.kube.objects import TERMINAL_PHASES
 from topospread.kube.violations import invalid
 from topospread.service.decisions.pods import PodShape, ShapedPod, check_size
 from topospread.service.decisions.request import PodRef
+from topospread.service.simulation.plans import first_number
 from topospread.service.simulation.request import changed_constraints, unused_changes
 from topospread.service.simulation.run import PodBatch
-from topospread.service.simulation.workloads import POD, first_number
+from topospread.service.simulation.workloads import POD
 from topospread_client import ORDINAL_LABELS
 
 if TYPE_CHECKING:
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from topospread.codec.demands import DemandReader
     from topospread.kube.versions import KubernetesVersion
     from topospread.service.decisions.engine import Engine
+    from topospread.service.simulation.plans import WorkloadPlan
     from topospread.service.simulation.request import GivenPod, SimulationQuestion
-    from topospread.service.simulation.workloads import WorkloadPlan
 
 UNNAMED: Final = "pod"
 
@@ -108,8 +110,10 @@ class BatchBuilder:
             return given.pod
         reference = given.pod
         pod = object_from_stored(self._engine.stored(question.decision.cluster, reference)).pod
-        if pod.spec.node_name and reference not in question.removed:
-            text = f"it runs on {pod.spec.node_name}: delete it in the same request to move it"
+        ended = pod.status.phase in TERMINAL_PHASES
+        if (ended or pod.spec.node_name) and reference not in question.removed:
+            there = f"has ended ({pod.status.phase})" if ended else f"runs on {pod.spec.node_name}"
+            text = f"it {there}: delete it in the same request to {'make' if ended else 'move'} it"
             wrong.append(invalid(given.path, f"{reference.namespace}/{reference.name}", text))
             return None
         if reference in question.removed:
@@ -168,7 +172,7 @@ class BatchBuilder:
         made = self._batch(question, version, of_template, replicas, encoded, set(), plan.numbers)
         if is_pod:
             taken.add(own)
-        yield replace(made, asked=batch.asked)
+        yield replace(made, asked=batch.asked, of_crowd=True)
 
 
 def _names(given: GivenPod, numbers: Iterable[int], pod: ShapedPod) -> list[str]:

@@ -19,7 +19,7 @@ from topospread.kube.objects import (
 )
 from topospread.kube.violations import forbidden, invalid, not_supported, required
 from topospread.service.decisions.request import PodRef
-from topospread.service.explaining.copied_nodes import labels_of_new
+from topospread.service.explaining.copied_nodes import labels_of_new, lasting_taints
 from topospread.service.fit.question import Fit
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import scenario_pb2 as detail
@@ -188,7 +188,9 @@ def _group(
         wrong.add(required(f"{path}.nodeCount", "say how many nodes join"))
     if count is not None and count < 0:
         wrong.add(invalid(f"{path}.nodeCount", count, "must not be negative"))
-    template = node_from_proto(group.template)
+    like = node_from_proto(group.template)
+    # A node that is there may be cordoned, or not ready; those that join are not.
+    template = replace(like, unschedulable=False, taints=lasting_taints(like))
     variants = [dict(variant.labels) for variant in group.variants]
     return NodeGroup(group.name or template.name or f"group-{number}", template, count, variants)
 

@@ -76,7 +76,8 @@ class PodBatch:
         uid: of the only pod, where it is one of the state: what is held for it is its own.
         recreated: a new pod in the place of that one, which goes.
         of_crowd: the request did not name this pod: if it is refused, it is reported together with
-            all of its namespace that are refused for the same reason.
+            all that are asked for with it, or all drained ones of its namespace, that are refused
+            for the same reason.
         numbered: the shape of each, where labels number the pods; `shape` is the first's then.
         asked: position among the pods of the request; −1 for pods of drained nodes.
     """
@@ -277,7 +278,7 @@ def _place(
         if batch.numbered and refused is not None and refused.refusal == chosen:
             refused.pods.append((number, name))
             continue
-        reason = batch.namespace, chosen
+        reason = batch.asked, batch.namespace, chosen
         if batch.of_crowd and reason in run.crowds:
             run.crowds[reason].pods.append((number, name))
             continue
@@ -295,7 +296,7 @@ class _PlacementRun:
     """The state while pods are placed.
 
     Attributes:
-        crowds: those of crowds that are pending, by namespace and reason.
+        crowds: those of crowds that are pending, by what is asked for, namespace and reason.
         not_modelled: what was not looked at.
         taken: of claims that pods placed before have chosen for; the state does not say what.
     """
@@ -305,7 +306,7 @@ class _PlacementRun:
     ) -> None:
         self.state = state
         self.options = options
-        self.crowds: dict[tuple[str, Rejection], PendingPods] = {}
+        self.crowds: dict[tuple[int, str, Rejection], PendingPods] = {}
         self._view = view
         self._groups = groups
         self.not_modelled: dict[str, None] = {}

@@ -15,13 +15,20 @@ from topospread.errors import FieldViolation, InvalidRequest
 from topospread.index.changes import PodRow
 from topospread.index.overlay import Overlay, PodDelta
 from topospread.kube.demands import holds_of
-from topospread.kube.objects import HOSTNAME_LABEL, TERMINAL_PHASES
+from topospread.kube.objects import TERMINAL_PHASES
 from topospread.kube.violations import duplicate, invalid, required
 from topospread.replica.view import Consistency, Freshness
-from topospread.service.decisions.extension_points import all_constraints
 from topospread.service.decisions.pods import check_size
 from topospread.service.decisions.request import NO_OVERRIDE, PodRef
 from topospread.service.simulation.batches import BatchBuilder, in_pod
+from topospread.service.simulation.checks import (
+    check_counts,
+    check_nodes,
+    check_templates,
+    too_many_judged,
+)
+from topospread.service.simulation.notes import idle_constraints, not_made_again
+from topospread.service.simulation.plans import planned
 from topospread.service.simulation.request import (
     CHANGES,
 )
@@ -30,7 +37,6 @@ from topospread.service.simulation.workloads import (
     elsewhere,
     keys_of,
     names_of,
-    planned,
     pods_of,
 )
 from topospread.service.state.consistent_read import ConsistentRead
@@ -39,31 +45,20 @@ from topospread.store.model import Key, Kind
 from topospread_proto.v1 import scenario_pb2 as detail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from topospread.kube.versions import KubernetesVersion
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.request import DecisionRequest
+    from topospread.service.simulation.plans import WorkloadPlan
     from topospread.service.simulation.request import SimulationQuestion
-    from topospread.service.simulation.workloads import (
-        WorkloadName,
-        WorkloadPlan,
-        WorkloadPods,
-    )
+    from topospread.service.simulation.workloads import WorkloadName, WorkloadPods
     from topospread.store.api import Reader
     from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
-ADD_NODE_GROUPS: Final = f"{CHANGES}.addNodeGroups"
-
-MOST_JUDGED: Final = 60_000
-"""Pods times constraints of each: some seconds of work on thousands of nodes."""
-
 FEWER: Final = "ask for fewer pods, or in several calls"
-
-MOST_GROUPS: Final = 64
-"""Node groups of which the fewest nodes are looked for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +105,7 @@ class ScenarioBuilder:
             Unavailable, DeadlineExceeded, RevisionUnavailable: see Replicas.resolve.
         """
         wrong: list[FieldViolation] = []
-        self._check_counts(question, wrong)
+        check_counts(question, self._engine.limits, wrong)
         decision = question.decision
         try:
             self._engine.check_settings(decision.settings)
@@ -128,17 +123,17 @@ class ScenarioBuilder:
         added = self._added(question, wrong)
         version = self._version(decision)
         batches = self._batches.of_request(question, version, wrong)
-        wrong += _too_many_judged("pods", batches, FEWER)
+        wrong += too_many_judged("pods", batches, FEWER)
         if wrong:
             # The nodes can be looked at all the same; what is on them need not be read.
             _, view = self._engine.replicas.resolve(
                 decision.cluster, decision.consistency, decision.deadline
             )
-            self._check_nodes(question, view, added, wrong)
+            check_nodes(question, view, added, wrong)
             raise InvalidRequest.of(wrong)
-        workloads = names_of(question)
+        workloads = names_of(question, wrong)
         replica, view, evicted, found = self._state(question, decision, version, workloads)
-        self._check_nodes(question, view, added, wrong)
+        check_nodes(question, view, added, wrong)
         plans = [
             planned(of, question.message.pods[at], given)
             for at, of in sorted(found.items())
@@ -154,8 +149,8 @@ class ScenarioBuilder:
             path, advice = f"{CHANGES}.drainNodes", "drain fewer nodes, or ask for fewer pods"
         else:
             path, advice = "pods", FEWER
-        wrong += _too_many_judged(path, batches, advice)
-        warnings = self._check_templates(question, view, batches, wrong)
+        wrong += too_many_judged(path, batches, advice)
+        warnings = check_templates(question, view, batches, wrong)
         if wrong:
             raise InvalidRequest.of(wrong)
         view = self._engine.with_groups_counted(
@@ -173,7 +168,8 @@ class ScenarioBuilder:
             for payload in plan.pods.payloads
         ]
         changes = replace(beside, moves=[*beside.moves, *replaced_rows])
-        warnings += dict.fromkeys(_idle_constraints(batches[len(evicted) :], view))
+        warnings += dict.fromkeys(idle_constraints(batches[len(evicted) :], view))
+        warnings += not_made_again(evicted)
         return Scenario(
             question,
             replica,
@@ -188,34 +184,6 @@ class ScenarioBuilder:
         )
 
     # ------------------------------ parts
-
-    def _check_counts(self, question: SimulationQuestion, wrong: list[FieldViolation]) -> None:
-        limits, message, groups = self._engine.limits, question.message, question.groups
-        what_ifs = len(question.added) + len(question.removed)
-        if not message.pods and not question.reschedules:
-            wrong.append(required("pods", "say which pods to place"))
-        pods = sum(each.replicas if each.HasField("replicas") else 1 for each in message.pods)
-        if pods > limits.simulated_pods:
-            wrong.append(invalid("pods", pods, f"at most {limits.simulated_pods} pods are placed"))
-        nodes = sum(group.count or 0 for group in groups)
-        if nodes > limits.simulated_nodes:
-            text = f"at most {limits.simulated_nodes} nodes join"
-            wrong.append(invalid(ADD_NODE_GROUPS, nodes, text))
-        if what_ifs > limits.what_ifs:
-            text = f"at most {limits.what_ifs} pods are added and deleted"
-            wrong.append(invalid(f"{CHANGES}.addPods", what_ifs, text))
-        if message.find_fewest_nodes and not groups:
-            wrong.append(required(ADD_NODE_GROUPS, "say which nodes may join"))
-        if message.find_fewest_nodes and len(groups) > MOST_GROUPS:
-            text = f"the fewest of at most {MOST_GROUPS} node groups are looked for"
-            wrong.append(invalid(ADD_NODE_GROUPS, len(groups), text))
-        if (
-            pods > limits.simulated_pods
-            or nodes > limits.simulated_nodes
-            or what_ifs > limits.what_ifs
-        ):
-            # What else may be wrong is not looked for: each of them would be named or looked up.
-            raise InvalidRequest.of(wrong)
 
     def _version(self, decision: DecisionRequest) -> KubernetesVersion:
         """The version by whose rules all is judged, though the cluster's change meanwhile."""
@@ -348,79 +316,6 @@ class ScenarioBuilder:
         stored = get_one(self._store, question.decision.cluster, key)
         return stored is not None and bool(object_from_stored(stored).pod.spec.node_name)
 
-    @staticmethod
-    def _check_nodes(
-        question: SimulationQuestion,
-        view: View,
-        added: Mapping[int, PodDelta],
-        wrong: list[FieldViolation],
-    ) -> None:
-        nodes = view.snapshot.nodes
-        seen: set[str] = set()
-        for number, drained in enumerate(question.changes.drain_nodes):
-            path = f"{CHANGES}.drainNodes[{number}].node"
-            if nodes.slot(drained.node) < 0:
-                wrong.append(_no_such_node(path, drained.node))
-            elif drained.node in seen:
-                wrong.append(duplicate(path, drained.node))
-            seen.add(drained.node)
-        for number, move in added.items():
-            if nodes.slot(move.row.node_name) < 0:
-                path = f"{CHANGES}.addPods[{number}].node"
-                wrong.append(_no_such_node(path, move.row.node_name))
-
-    @staticmethod
-    def _check_templates(
-        question: SimulationQuestion,
-        view: View,
-        batches: Sequence[PodBatch],
-        wrong: list[FieldViolation],
-    ) -> list[str]:
-        """Warn of templates that lack a key; those whose nodes no pod could go to are wrong."""
-        judged = [each.shape.effective_constraints(each.rules, view.snapshot) for each in batches]
-        wanted = [set(each.constraints.hard.keys) - {HOSTNAME_LABEL} for each in judged]
-        warnings: list[str] = []
-        for number, group in enumerate(question.groups):
-            has = set(group.template.labels)
-            if group.variants:
-                has |= set.intersection(*(set(each) for each in group.variants))
-            lacking = [keys - has for keys in wanted]
-            path = f"{ADD_NODE_GROUPS}[{number}].template.metadata.labels"
-            missing = sorted(set[str]().union(*lacking))
-            if lacking and all(lacking):
-                text = "the pods spread over it: no pod could go to these nodes"
-                wrong += [required(f"{path}[{key}]", text) for key in missing]
-            text = "is missing: pods that spread over it cannot go to these nodes"
-            warnings += [f"{path}[{key}] {text}" for key in missing]
-        return warnings
-
-
-def _too_many_judged(
-    path: str, batches: Iterable[PodBatch], advice: str
-) -> Iterator[FieldViolation]:
-    judged = 0
-    for batch in batches:
-        constraints = batch.shape.pod.constraints or batch.rules.profile.defaults
-        judged += len(batch.names) * len(constraints)
-    if judged > MOST_JUDGED:
-        text = f"pods times constraints of each are at most {MOST_JUDGED}: {advice}"
-        yield invalid(path, judged, text)
-
-
-def _idle_constraints(batches: Sequence[PodBatch], view: View) -> Iterator[str]:
-    """The constraints that cannot do what their author meant."""
-    for batch in batches:
-        effective = batch.shape.effective_constraints(batch.rules, view.snapshot)
-        for constraint in all_constraints(effective.constraints):
-            where = (
-                f"pods[{batch.asked}]: the {constraint.when_unsatisfiable} constraint on "
-                f"{constraint.topology_key}"
-            )
-            if constraint.counts_nothing:
-                yield f"{where} limits nothing: its labelSelector matches no pod"
-            elif not constraint.self_match:
-                yield f"{where} does not count the pods placed: they lack the labels it selects"
-
 
 def _name_of(key: Key) -> tuple[str, str]:
     return key.namespace, key.name
@@ -428,7 +323,3 @@ def _name_of(key: Key) -> tuple[str, str]:
 
 def _name_of_pod(pod: kubernetes_pb2.Pod) -> tuple[str, str]:
     return pod.metadata.namespace, pod.metadata.name
-
-
-def _no_such_node(path: str, name: str) -> FieldViolation:
-    return FieldViolation(path, "no such node in the state", "Not found", name)

@@ -16,7 +16,8 @@ from topospread.spread.linting.fields import (
     first_part,
     impossible_key,
     index_in,
-    optional_field,
+    lacking_field,
+    meant_field,
     unread_findings,
 )
 from topospread.spread.linting.repulsions import repelling_findings
@@ -113,8 +114,13 @@ _SELECTED_BY_OWNER: Final = _SCALED - {"CloneSet"}
 _EMPTY: Final = (
     "expected object with maxSkew, topologyKey, whenUnsatisfiable and labelSelector, got nothing"
 )
+_SINGLE: Final = (
+    "topologySpreadConstraints: a map, where Kubernetes has a list: unless the chart makes one of "
+    "it, the API server refuses it"
+)
 _SEPARATORS: Final = re.compile(r"[\[\].{}, ]+")
 _IS_LIST: Final = re.compile(r"(^|\.)topologySpreadConstraints$")
+_MISPLACED_LABELS: Final = re.compile(r"(^|\.)(template|spec)\.labels$")
 _SOFT_MIN_DOMAINS: Final = "can only use minDomains"
 
 
@@ -154,27 +160,34 @@ def lint(workload: LintedWorkload, known: Knowledge = NOTHING_KNOWN) -> list[Lin
 
 def _all(workload: LintedWorkload, known: Knowledge) -> Iterator[LintFinding]:
     yield from unread_findings(workload)
+    broken: dict[int, set[str]] = {}
     for each in workload.unknown_fields:
         index, name = index_in(workload, each.field)
+        if index >= 0 and (meant := meant_field(workload, each, name)):
+            broken.setdefault(index, set()).add(meant)  # what lacks or is empty is said by this
         at = f"{workload.constraints_path}[{index}]."
         text = f"Kubernetes has no field {name}"
         text += f": {each.description.replace(at, '')}" if each.description else ""
         yield UNKNOWN_FIELD.found(index, text, field=each.field)
-    broken: dict[int, set[str]] = {}
     for index, name in workload.variable:
         broken.setdefault(index, set()).add(name)
     for each in workload.malformed:
         index, name = index_in(workload, each.field)
         broken.setdefault(index, set()).add(first_part(name) if index >= 0 else name)
         in_list = each.field.startswith(workload.constraints_path)
-        shown = name if workload.has_template else name.removeprefix(f"{workload.path}.")
+        shown = name
+        if not workload.has_template:
+            shown = name.removeprefix(workload.path).removeprefix(".")
         text = f"{shown}: {each.description}" if shown else each.description
         kind = INVALID_CONSTRAINT if in_list else INVALID_FIELD
         yield kind.found(index, text, field=each.field)
+    if workload.is_single:
+        at = workload.constraints_path
+        yield INVALID_CONSTRAINT.found(-1, _SINGLE, Severity.INFO, field=at)
     if not workload.is_readable:
         return
-    for index, constraint in enumerate(workload.pod.constraints):
-        if _is_empty(constraint) and not broken.get(index):
+    for index in range(len(workload.pod.constraints)):
+        if _is_empty(workload, index) and not broken.get(index):
             broken[index] = {""}
             field = f"{workload.constraints_path}[{index}]"
             yield INVALID_CONSTRAINT.found(index, _EMPTY, field=field)
@@ -184,16 +197,17 @@ def _all(workload: LintedWorkload, known: Knowledge) -> Iterator[LintFinding]:
         if "" in wrong or wrong & {*_SEPARATORS.split(name)}:
             continue
         severity, text = None, violation_text(replace(violation, field=name))
-        if optional_field(workload, violation):
+        if lacking := lacking_field(workload, violation):
             severity = Severity.INFO
-            text = f"no {name}: unless one is added, the API server refuses the constraint"
+            text = f"no {lacking}: unless one is added, the API server refuses the constraint"
         broken.setdefault(index, set()).add(first_part(name))
         yield INVALID_CONSTRAINT.found(index, text, severity, field=violation.field)
     yield from _of_constraints(workload, broken, known)
 
 
-def _is_empty(constraint: SpreadConstraint) -> bool:
-    return constraint == SpreadConstraint(0, "", "")
+def _is_empty(workload: LintedWorkload, index: int) -> bool:
+    is_given = index < len(workload.given) and workload.given[index]
+    return not is_given and workload.pod.constraints[index] == SpreadConstraint(0, "", "")
 
 
 def _of_constraints(
@@ -203,7 +217,9 @@ def _of_constraints(
     unreadable = {index for index, wrong in broken.items() if "" in wrong}
     found = linted_constraints(workload, unreadable, known.numbers, known.version)
     without_key = {each.index for each in found if [*impossible_key(each)]}
-    labels_wrong = any(".metadata" in f".{each.field}" for each in workload.malformed)
+    labels_wrong = any(".metadata" in f".{each.field}" for each in workload.malformed) or any(
+        _MISPLACED_LABELS.search(each.field) for each in workload.unknown_fields
+    )
     constraints = [
         each for each in found if each.index not in broken and each.index not in without_key
     ]
@@ -259,10 +275,15 @@ def _of_cluster(
         of_defaults = each.constraint >= len(workload.pod.constraints)
         if each.rule not in _CLUSTER_ALONE or of_defaults:
             continue
-        unowned = each.rule is DEFAULTS_WITHOUT_SELECTOR
-        if unowned and (workload.kind in _SELECTED_BY_OWNER or not workload.labels_known):
+        if each.rule is DEFAULTS_WITHOUT_SELECTOR and not _may_lack_selector(workload):
             continue
         yield (each.rule, each.constraint), each
+
+
+def _may_lack_selector(workload: LintedWorkload) -> bool:
+    """Whether the scheduler's defaults, which would spread its pods, may have no selector."""
+    is_selected = workload.kind in _SELECTED_BY_OWNER or not workload.labels_known
+    return not is_selected and workload.may_be_many and workload.kind != "DaemonSet"
 
 
 def _of_defaults(

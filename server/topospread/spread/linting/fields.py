@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from topospread.kube.label_syntax import label_key_errors
+from topospread.kube.validation import NO_SELECTOR_FOR_KEYS
 from topospread.spread.linting.catalog import LintFinding, Severity, rule
 
 if TYPE_CHECKING:
@@ -85,9 +86,37 @@ def first_part(name: str) -> str:
     return name.partition(".")[0].partition("[")[0]
 
 
-def optional_field(workload: LintedWorkload, violation: FieldViolation) -> bool:
-    """Whether a violation is that a field lacks which something else may add."""
+def lacking_field(workload: LintedWorkload, violation: FieldViolation) -> str:
+    """The field that lacks, where something else may add it; empty where that is not what is wrong.
+
+    Args:
+        workload: that has the constraint.
+        violation: by its path in the object.
+    """
     index, name = index_in(workload, violation.field)
     if workload.has_template or not 0 <= index < len(workload.given):
-        return False
-    return first_part(name) not in workload.given[index]
+        return ""
+    field = first_part(name)
+    if violation.description == NO_SELECTOR_FOR_KEYS:
+        field = "labelSelector"
+    return "" if field in workload.given[index] else field
+
+
+_HINTED: Final = re.compile(r'(?:did you mean "|it belongs under )([^"]+)')
+
+
+def meant_field(workload: LintedWorkload, unknown: FieldViolation, name: str) -> str:
+    """The field of a constraint that an unknown one in it stands for; empty where none is known.
+
+    Args:
+        workload: that has the constraint.
+        unknown: with the hint at what is meant.
+        name: of the unknown field in the constraint.
+    """
+    found = _HINTED.match(unknown.description)
+    if found is None:
+        return ""
+    _, meant = index_in(workload, found[1])
+    if not meant:  # it belongs in the constraint itself
+        return name.rpartition(".")[2]
+    return first_part(name) if "." in name else first_part(meant)

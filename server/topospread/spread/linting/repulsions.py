@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.kube.objects import HOSTNAME_LABEL
 from topospread.spread.linting.catalog import LintFinding, Severity
-from topospread.spread.linting.rollouts import ROLLOUT_DEADLOCK
+from topospread.spread.linting.rollouts import FEW, ROLLOUT_DEADLOCK
 from topospread.spread.linting.rules import TOO_FEW_DOMAINS
 from topospread.wording import counted
 
@@ -69,11 +69,11 @@ def _of(
     mend = _slower(workload, repulsion, replicas)
     if capacity is None:
         text += f"; with fewer that the pod can use it waits forever, with {needed} or more it ends"
-        severity = Severity.INFO if replicas == 1 else None
+        is_few = replicas == 1 or (replicas <= FEW and noun == "node")
+        severity = Severity.INFO if is_few else None
         yield ROLLOUT_DEADLOCK.found(-1, text, severity, mend=mend)
     elif needed > capacity.usable:
-        is_are = "is" if capacity.usable == 1 else "are"
-        text += f", and there {is_are} {capacity.usable}: it waits forever"
+        text += f", and the pod can use {capacity.usable}: it waits forever"
         yield ROLLOUT_DEADLOCK.found(-1, text, Severity.ERROR, mend=mend)
     elif 0 < capacity.total < needed:
         text += (

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SEVERAL: Final = 4
 """Replicas that are reckoned with where the manifest does not say."""
 
-_FEW: Final = 2
+FEW: Final = 2
 """Replicas for which nearly every cluster has nodes enough."""
 
 _TRIED: Final = "125 of 200 rollouts tried over three zones with maxSkew 1 ended so"
@@ -103,7 +103,7 @@ def _skew(linted: LintedConstraint, rollout: Rollout) -> Iterator[LintFinding]:
     is_few = False
     if linted.spec.topology_key == HOSTNAME_LABEL and linted.numbers is None:
         # With a node for each pod none ever gets more than maxSkew.
-        is_few = replicas is None or replicas <= _FEW
+        is_few = replicas is None or replicas <= FEW
         enough = "pods" if replicas is None else f"{replicas + surge}"
         if not linted.counts_others:
             text += f" where there are fewer nodes than {enough}"
@@ -174,7 +174,7 @@ def _may_be_held_up(linted: LintedConstraint, rollout: Rollout) -> Iterator[Lint
         f"{_beside(rollout, replicas)} before one of these goes; where a domain counts that cannot "
         "take it, tainted or full, the rollout waits forever"
     )
-    is_few = replicas is not None and replicas <= _FEW
+    is_few = replicas is not None and replicas <= FEW
     is_harmless = is_few and linted.spec.topology_key == HOSTNAME_LABEL
     severity = Severity.INFO if is_harmless else None
     yield ROLLOUT_DEADLOCK.found(linted.index, text, severity)

@@ -1,4 +1,4 @@
-"""Rules on one constraint: its key, its selector, and what it allows."""
+"""Rules on one constraint: its key, and what it allows."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Final
 from topospread.kube.affinity import named_values
 from topospread.kube.label_syntax import label_key_errors
 from topospread.kube.objects import HONOR, HOSTNAME_LABEL, IGNORE, ZONE_LABEL
-from topospread.kube.selectors import Selector, selector_text
-from topospread.spread.linting.catalog import LintFinding, LintRule, Severity, rule
+from topospread.spread.linting.catalog import LintFinding, Severity, rule
 from topospread.spread.linting.fields import impossible_key
-from topospread.spread.settings import RELEASES
+from topospread.spread.linting.selectors import of_match_label_keys, of_selector, of_wider_selector
 from topospread.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topospread.kube.versions import KubernetesVersion
     from topospread.spread.linting.workloads import LintedConstraint
 
 REGION_LABEL: Final = "topology.kubernetes.io/region"
@@ -87,146 +85,6 @@ def meant_key(key: str) -> str:
         return ""
     alike = difflib.get_close_matches(key, WELL_KNOWN, 1, _ALIKE)
     return _OFTEN_WRITTEN.get(key.lower()) or (alike[0] if alike else "")
-
-
-# ------------------------------ the selector: which pods are counted
-
-
-NIL_SELECTOR: Final = rule(
-    "NIL_SELECTOR",
-    Severity.ERROR,
-    "without a labelSelector a constraint counts no pod and spreads nothing",
-    "Give the constraint the workload's own labelSelector.",
-)
-EMPTY_SELECTOR: Final = rule(
-    "EMPTY_SELECTOR",
-    Severity.ERROR,
-    "up to Kubernetes 1.37 an empty labelSelector counts no pod and spreads nothing",
-    "Give the constraint the workload's own labelSelector.",
-)
-SELF_MISMATCH: Final = rule(
-    "SELF_MISMATCH",
-    Severity.ERROR,
-    "the pod does not match its own labelSelector, so its replicas are not spread",
-    "Let the constraint's labelSelector match the labels of the pod template.",
-)
-
-
-_ADDS_SELECTORS: Final = "additionalLabelSelectors"
-"""A field by which prometheus-operator makes the selector."""
-
-
-def _of_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
-    workload, matches_itself = linted.workload, linted.may_count_own_pods
-    if not workload.has_template:
-        matches_itself = True  # of its pods no label is known
-    wrong = selector_finding(linted.selector, matches_itself=matches_itself, version=linted.version)
-    if wrong is None:
-        return
-    found, text = wrong
-    severity = None
-    if found is SELF_MISMATCH and not workload.labels_known:
-        severity = Severity.INFO
-        text = (
-            f"the template's labels do not match the labelSelector {selector_text(linted.selector)}"
-            f": unless the controller of the {workload.kind} adds others, it follows other pods, "
-            "and its own replicas are not spread"
-        )
-    elif not workload.has_template and found is NIL_SELECTOR:
-        if _ADDS_SELECTORS in workload.given[linted.index]:
-            return
-        severity = Severity.INFO
-        text = "no labelSelector: unless one is added, it matches no pod, and nothing is spread"
-    yield found.found(linted.index, text, severity)
-
-
-def selector_finding(
-    selector: Selector, *, matches_itself: bool, version: KubernetesVersion | None
-) -> tuple[LintRule, str] | None:
-    """What is wrong with a constraint's selector.
-
-    Args:
-        selector: with matchLabelKeys merged in.
-        matches_itself: whether it matches the pod that has it.
-        version: one of the known ones; None where the cluster's is not known.
-    """
-    if selector.nothing:
-        return (
-            NIL_SELECTOR,
-            "no labelSelector: it matches no pod, not even this one, so nothing is spread",
-        )
-    if selector.empty and version is None:
-        return (
-            EMPTY_SELECTOR,
-            (
-                "an empty labelSelector: up to Kubernetes 1.37 kube-scheduler counts no pods for "
-                "it, so nothing is spread; from 1.38 on it counts all pods of the namespace"
-            ),
-        )
-    if selector.empty and version is not None and not RELEASES[version].counts_empty_selector:
-        return (
-            EMPTY_SELECTOR,
-            (
-                f"an empty labelSelector: kube-scheduler of Kubernetes {version} counts no pods "
-                "for it, so nothing is spread"
-            ),
-        )
-    if not matches_itself:
-        return (
-            SELF_MISMATCH,
-            (
-                f"the pod does not match its own labelSelector {selector_text(selector)}: it "
-                "follows other pods, and its own replicas are not spread"
-            ),
-        )
-    return None
-
-
-WIDER_SELECTOR: Final = rule(
-    "WIDER_SELECTOR",
-    Severity.WARNING,
-    "the labelSelector counts pods of other workloads, too",
-    "Give the constraint all labels of the workload's own selector.",
-)
-
-
-def _of_wider_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
-    if linted.counts_others:
-        yield WIDER_SELECTOR.found(
-            linted.index,
-            f"the labelSelector {selector_text(linted.selector)} lacks {linted.unrequired} of the "
-            "workload's own: pods of others are counted, too",
-        )
-
-
-LABEL_KEY_MISSING: Final = rule(
-    "LABEL_KEY_MISSING",
-    Severity.WARNING,
-    "a key of matchLabelKeys is no label of the pod, so it does nothing",
-    "Name a label that the pods have: pod-template-hash of a Deployment's, "
-    "controller-revision-hash of a StatefulSet's.",
-)
-
-
-def _of_match_label_keys(linted: LintedConstraint) -> Iterator[LintFinding]:
-    workload, added = linted.workload, linted.workload.added_labels
-    for key in linted.spec.match_label_keys:
-        if key in workload.pod.labels or key in added:
-            continue
-        if not workload.labels_known:
-            yield LABEL_KEY_MISSING.found(
-                linted.index,
-                f"matchLabelKeys: the template has no label {key}: unless the controller of the "
-                f"{workload.kind} adds it, that key does nothing",
-                Severity.INFO,
-            )
-            continue
-        instead = f"; its controller adds {added[0]}" if added else ""
-        yield LABEL_KEY_MISSING.found(
-            linted.index,
-            f"matchLabelKeys: pods of a {workload.kind} have no label {key}, so that key does "
-            f"nothing{instead}",
-        )
 
 
 # ------------------------------ numbers, domains that count, and places in them
@@ -426,9 +284,9 @@ def _of_volumes(linted: LintedConstraint) -> Iterator[LintFinding]:
 
 CONSTRAINT_RULES: Final = (
     _of_key,
-    _of_selector,
-    _of_wider_selector,
-    _of_match_label_keys,
+    of_selector,
+    of_wider_selector,
+    of_match_label_keys,
     _of_min_domains,
     _of_max_skew,
     _of_single_domain,
@@ -440,8 +298,14 @@ CONSTRAINT_RULES: Final = (
 
 FIELD_RULES: Final = (
     (_of_key, frozenset({"topologyKey"})),
-    (_of_selector, frozenset({"labelSelector", "matchLabelKeys"})),
-    (_of_match_label_keys, frozenset({"matchLabelKeys"})),
+    (of_selector, frozenset({"labelSelector", "matchLabelKeys"})),
+    (of_wider_selector, frozenset({"labelSelector", "matchLabelKeys"})),
+    (of_match_label_keys, frozenset({"matchLabelKeys"})),
     (_of_min_domains, frozenset({"minDomains", "whenUnsatisfiable"})),
+    (
+        _of_max_skew,
+        frozenset({"maxSkew", "whenUnsatisfiable", "labelSelector", "matchLabelKeys"}),
+    ),
+    (_of_daemon_set, frozenset({"whenUnsatisfiable"})),
 )
 """Those that hold also where another field of the constraint is wrong, each with its own fields."""

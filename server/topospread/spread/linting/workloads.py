@@ -118,6 +118,8 @@ class LintedWorkload:
         constraints_path: of the list of constraints in the object.
         has_template: the constraints are those of a pod template; otherwise no more is known of
             the pods than that they have them.
+        is_partial: a controller adds the containers, and may add more.
+        is_single: the constraints are one, which stands in the place of the list.
         labels_known: what labels the pods have; otherwise a controller may add more.
         is_readable: the pod could be read, but for `malformed`.
         unread: why the constraints were not looked at; empty where they were.
@@ -139,6 +141,8 @@ class LintedWorkload:
     path: str = ""
     constraints_path: str = CONSTRAINTS_FIELD
     has_template: bool = True
+    is_partial: bool = False
+    is_single: bool = False
     labels_known: bool = True
     is_readable: bool = True
     unread: str = ""

@@ -1,17 +1,14 @@
-"""JSON and YAML → values with their lines; the items of a List come one by one.
+"""YAML → values with their lines; the items of a List come one by one.
 
-No more than a few MiB of a text are in memory, and what a few bytes of YAML stand for is bounded.
+What a few bytes stand for is bounded.
 """
 
 from __future__ import annotations
 
-import codecs
-import json
 import re
-from collections import Counter
 from contextlib import contextmanager
 from io import IOBase
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from typing_extensions import override
@@ -19,20 +16,15 @@ from yaml.composer import Composer
 from yaml.constructor import ConstructorError
 
 from topospread.cli.errors import BadInput
+from topospread.cli.json_values import NO_UTF8
 from topospread.config.documents import DistinctKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from _typeshed import SupportsRead
 
-Part: TypeAlias = "tuple[Any, int, dict[Any, Any] | None]"
-"""An item, its line, and its document as far as it is read; or a document without the items that
-were told, its line, and None."""
-
-BLOCK: Final = 1 << 20
-MAX_VALUE: Final = 8 << 20
-"""Characters of a value of JSON: several times what an API server's store takes of one object."""
+    from topospread.cli.json_values import Part
 
 MAX_DEPTH: Final = 200
 """Depth of nesting, far below Python's recursion limit and far above what Kubernetes has."""
@@ -43,10 +35,9 @@ MAX_ALIASED: Final = 1_000_000
 _TEXT_OF_A_VALUE: Final = 32
 """Number of characters that count as one more value."""
 
-_BLANKS: Final = re.compile(r"[ \t\n\r]*")
 _MAP: Final = "tag:yaml.org,2002:map"
-_NO_UTF8: Final = "it is no UTF-8: save it as UTF-8"
-_SECOND: Final = re.compile("the key '(apiVersion|items|kind|metadata)' is given twice")
+_BEGINNING: Final = frozenset({"apiVersion", "items", "kind", "metadata"})
+_SECOND: Final = re.compile(f"the key '({'|'.join(sorted(_BEGINNING))})' is given twice")
 _NULL: Final = yaml.ScalarNode("tag:yaml.org,2002:null", "")
 _DROPPED: Final = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
 _NUMBERS: Final = {
@@ -59,168 +50,40 @@ _NUMBERS: Final = {
 }
 
 
-class _KeyGivenTwiceError(ValueError):
-    """An object of JSON has a key twice."""
-
-
-def _distinct_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Object of its pairs; of equal keys, a reader of JSON would take the last in silence."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        [(key, _)] = Counter(key for key, _ in pairs).most_common(1)
-        raise _KeyGivenTwiceError(f"the key {key!r} is given twice in one object")
-    return found
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
-
-
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_distinct_keys, parse_constant=_no_number)
-
-
-def json_parts(file: SupportsRead[bytes], source: str, *, at_once: bool = False) -> Iterator[Part]:
-    """Read values of JSON after one another, and items of Lists one by one.
-
-    With `at_once` all of the text is in memory, and values may have any size.
-    """
-    window = _JsonWindow(file, -1 if at_once else BLOCK)
-    try:
-        while begin := window.peek():
-            if begin == ".":  # the mark that ends YAML may end a row of JSON values, too
-                for mark in "...":
-                    window.expect(mark)
-                continue
-            line = window.line
-            if begin != "{":
-                yield window.value(), line, None
-                continue
-            document: dict[str, Any] = {}
-            for _ in window.inside("{", "}"):
-                key = window.key()
-                if key in document:
-                    _distinct_keys([(key, None), (key, None)])
-                document[key] = None
-                if key != "items" or window.peek() != "[":
-                    document[key] = window.value()
-                    continue
-                for _ in window.inside("[", "]"):
-                    window.peek()
-                    at = window.line
-                    yield window.value(), at, document
-            yield document, line, None
-    except _KeyGivenTwiceError as error:
-        raise BadInput(f"{source}:{window.line}: {error}") from error
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{source}:{window.problem(error)}") from error
-
-
-class _JsonWindow:
-    """A place in a text of JSON, of which a block after the other is read."""
-
-    def __init__(self, file: SupportsRead[bytes], block: int) -> None:
-        self._file, self._block = file, block
-        self._decode = codecs.getincrementaldecoder("utf-8")().decode
-        self._text, self._at, self.line = "", 0, 1
-        self._column = 0  # of the text's first character
-        self._at_end = False
-
-    def peek(self) -> str:
-        """Next character that is no blank; empty at the end."""
-        while True:
-            blanks = _BLANKS.match(self._text, self._at)
-            self._go(blanks.end() if blanks else self._at)
-            if self._at < len(self._text) or not self._more():
-                return self._text[self._at : self._at + 1]
-
-    def expect(self, character: str) -> None:
-        """Go past a character."""
-        if self.peek() != character:
-            raise json.JSONDecodeError(f"Expecting {character!r}", self._text, self._at)
-        self._go(self._at + 1)
-
-    def value(self) -> Any:
-        """Read the next value."""
-        self.peek()
-        while True:
-            try:
-                value, end = _DECODER.raw_decode(self._text, self._at)
-            except json.JSONDecodeError:
-                if len(self._text) - self._at > MAX_VALUE or not self._more():
-                    raise
-            else:
-                if end < len(self._text) or not self._more():  # a number may go on
-                    self._go(end)
-                    return value
-
-    def key(self) -> str:
-        """Read the next key of an object."""
-        if self.peek() != '"':
-            raise json.JSONDecodeError("Expecting a key", self._text, self._at)
-        key: str = self.value()
-        self.expect(":")
-        return key
-
-    def inside(self, begin: str, end: str) -> Iterator[None]:
-        """Go through an object or a list, whose parts the caller reads."""
-        self.expect(begin)
-        more = self.peek() != end
-        while more:
-            yield
-            more = self.peek() == ","
-            if more:
-                self.expect(",")
-        self.expect(end)
-
-    def problem(self, error: Exception) -> str:
-        """Line of an error, and what it says."""
-        if not isinstance(error, json.JSONDecodeError):
-            deep = isinstance(error, RecursionError)
-            return f"{self.line}: not JSON: {'nested too deep' if deep else error}"
-        known, at = self._text.rstrip(), error.pos
-        cut = self._at_end and (at >= len(known) or error.msg.startswith("Unterminated"))
-        at = min(at, len(known))
-        line = self.line - self._text.count("\n", 0, self._at) + known.count("\n", 0, at)
-        column = at - known.rfind("\n", 0, at) + self._column * ("\n" not in known[:at])
-        text = f"{line}: not JSON: {error.msg.removesuffix(' at')} at column {column}"
-        return text + ": it ends too early" * cut
-
-    def _go(self, end: int) -> None:
-        self.line += self._text.count("\n", self._at, end)
-        self._at = end
-
-    def _more(self) -> bool:
-        block = self._file.read(self._block)
-        self._at_end = not block
-        try:
-            more = self._decode(block, not block)
-        except UnicodeDecodeError as error:
-            # Its line, for problem().
-            self._go(len(self._text))
-            self.line += error.object[: error.start].count(b"\n")
-            raise ValueError(_NO_UTF8) from error
-        if block:
-            passed = self._text[: self._at]
-            self._column = (
-                len(passed) - passed.rfind("\n") - 1 + self._column * ("\n" not in passed)
-            )
-            self._text, self._at = self._text[self._at :] + more, 0
-        return bool(block)
-
-
 class LinedDict(dict[Any, Any]):
     """An object of a file, with the line where it begins.
 
     Attributes:
         lines: of its keys.
         blocks: keys whose value is a block of text, which begins on the next line.
+        listed: by key of a list with such blocks, the line of each element and whether it is one.
+        twice: keys that are given more than once; the last value is taken.
     """
 
-    __slots__ = ("blocks", "line", "lines")
+    __slots__ = ("blocks", "line", "lines", "listed", "twice")
 
     line: int
     lines: dict[Any, int]
     blocks: frozenset[Any]
+    listed: dict[Any, list[tuple[int, bool]]]
+    twice: tuple[str, ...]
+
+
+def given_twice(content: object) -> Iterator[tuple[str, int]]:
+    """Paths of the keys that are given twice in their objects, and the lines of the second."""
+    waiting: list[tuple[str, object]] = [("", content)]
+    seen: set[int] = set()
+    while waiting:
+        path, part = waiting.pop()
+        if not isinstance(part, LinedDict | list) or id(part) in seen:
+            continue
+        seen.add(id(part))  # what an alias stands for is told once
+        if isinstance(part, list):
+            waiting += ((f"{path}[{number}]", each) for number, each in enumerate(part))
+            continue
+        for key in part.twice:
+            yield f"{path}.{key}".removeprefix("."), part.lines.get(key, part.line)
+        waiting += ((f"{path}.{key}".removeprefix("."), each) for key, each in part.items())
 
 
 def yaml_parts(file: SupportsRead[bytes], source: str, *, lined: bool = False) -> Iterator[Part]:
@@ -260,7 +123,7 @@ def _errors(source: str, file: SupportsRead[bytes]) -> Iterator[None]:
             ends = file.read(error.position).count(b"\n")
             line = f":{ends + 1}"
         bad = "UTF-8" in str(error.reason)
-        what = _NO_UTF8 if bad else error.reason
+        what = NO_UTF8 if bad else error.reason
         raise BadInput(f"{source}{line}: not YAML: {what}") from error
     except yaml.YAMLError as error:
         raise BadInput(f"{source}: not YAML: {str(error).splitlines()[0]}") from error
@@ -325,6 +188,9 @@ class _ValueLoader(Composer, DistinctKeys, yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
             self._count_alias(event)
             return super().compose_node(parent, index)
+        if event.anchor in self.anchors:  # it may be given again, and is that of the last one then
+            del self.anchors[event.anchor]
+            self._sizes.pop(event.anchor, None)
         before = self._count
         self._count += 1 + len(getattr(event, "value", "")) // _TEXT_OF_A_VALUE
         self._depth += 1
@@ -365,21 +231,45 @@ def _lined_mapping(loader: _LinedLoader, node: yaml.MappingNode) -> Iterator[Lin
     """Make an object, and then what is in it, as PyYAML does."""
     made = LinedDict()
     made.line = node.start_mark.line + 1
-    made.lines, made.blocks = {}, frozenset()
+    made.lines, made.blocks, made.listed, made.twice = {}, frozenset(), {}, ()
     yield made
     made.update(loader.construct_mapping(node))
+    made.twice = tuple(loader.seconds.pop(id(node), ()))
     # The node's values are those after merging (`<<`), in the order of the keys at least.
     texts = [(key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
     made.lines = {loader.construct_object(key): key.start_mark.line + 1 for key, _ in texts}
     made.blocks = frozenset(
-        loader.construct_object(key)
-        for key, value in texts
-        if isinstance(value, yaml.ScalarNode) and value.style == "|"
+        loader.construct_object(key) for key, value in texts if _is_block(value)
     )
+    made.listed = {
+        loader.construct_object(key): [
+            (each.start_mark.line + 1, _is_block(each)) for each in value.value
+        ]
+        for key, value in texts
+        if isinstance(value, yaml.SequenceNode) and any(map(_is_block, value.value))
+    }
+
+
+def _is_block(node: yaml.Node) -> bool:
+    """Whether a text begins on the line below that of its indicator, and keeps its lines."""
+    return isinstance(node, yaml.ScalarNode) and node.style == "|"
 
 
 class _LinedLoader(_ValueLoader):
-    """Loader that keeps the line of each object."""
+    """Loader that keeps the line of each object, and keys that are given twice in one.
+
+    Where such keys begin an object, `---` is missing before it: that is refused.
+    """
+
+    def __init__(self, stream: SupportsRead[bytes]) -> None:
+        super().__init__(stream)
+        self.seconds: dict[int, list[str]] = {}
+
+    @override
+    def take_second(self, node: yaml.MappingNode, key: yaml.ScalarNode) -> None:
+        if key.value in _BEGINNING and not key.start_mark.column:
+            super().take_second(node, key)
+        self.seconds.setdefault(id(node), []).append(key.value)
 
     yaml_constructors = {  # noqa: RUF012 - PyYAML's own attribute, never changed
         **_ValueLoader.yaml_constructors,
