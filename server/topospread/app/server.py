@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Self
 
 from topospread.app.gauges import watch_parts
 from topospread.app.listeners import expander_server, grpc_server, http_servers, listen
 from topospread.app.parts import build
+from topospread.app.stop_event import StopEvent
 from topospread.config.settings import ALL_CLUSTERS
 from topospread.config.values import Address
 from topospread.errors import TopospreadError
@@ -68,7 +68,7 @@ class Server:
         store: Store | None = None,
     ) -> None:
         self._ready = self._stopping = False
-        self._hurry = threading.Event()
+        self._hurry = StopEvent()
         self._expander: GrpcServer | None = None
         self.expander_address = ""
         with ExitStack() as made:
