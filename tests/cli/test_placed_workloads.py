@@ -119,6 +119,10 @@ def test_each_object_counts_once_and_not_what_another_makes(asked, case):
     assert (left_out or "") in answer.err
 
 
+def changed_db(strategy):
+    return workload("StatefulSet", "db", constraints=OTHER, replicas=1, updateStrategy=strategy)
+
+
 HELD = {
     # pods of the state, the workload, the warning
     "a paused Deployment with another template": (
@@ -138,35 +142,17 @@ HELD = {
     ),
     "a partition": (
         [ORDINAL],
-        workload(
-            "StatefulSet",
-            "db",
-            constraints=OTHER,
-            replicas=1,
-            updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"partition": 2}},
-        ),
+        changed_db({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}),
         "StatefulSet shop/db has a partition of 2: pods below it keep their template",
     ),
     "a partition of none": (
         [ORDINAL],
-        workload(
-            "StatefulSet",
-            "db",
-            constraints=OTHER,
-            replicas=1,
-            updateStrategy={"rollingUpdate": {"partition": 0}},
-        ),
+        changed_db({"rollingUpdate": {"partition": 0}}),
         None,
     ),
     "pods that are to be deleted": (
         [ORDINAL],
-        workload(
-            "StatefulSet",
-            "db",
-            constraints=OTHER,
-            replicas=1,
-            updateStrategy={"type": "OnDelete"},
-        ),
+        changed_db({"type": "OnDelete"}),
         "StatefulSet shop/db has updateStrategy OnDelete: a pod gets this template only once it",
     ),
     "a new StatefulSet with OnDelete": (

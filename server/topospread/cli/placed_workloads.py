@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 from topospread.cli.errors import BadInput
 from topospread.cli.kinds import OWNERS, POD, ObjectName
 from topospread.cli.options import MAX_NUMBER
+from topospread.codec.manifest_parts import part_of
 from topospread.codec.owners import controller_reference
 from topospread.kube.workloads import controllers_of
 from topospread.wording import counted
 from topospread_proto.v1 import scenario_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from topospread.cli.manifest_objects import PodRequest
@@ -40,9 +41,7 @@ def each_once(requests: Sequence[PodRequest]) -> tuple[list[PodRequest], Counter
     for number, each in enumerate(requests):
         path = each.template_path if each.several_templates else ""
         last[(_name(each), path) if each.subject.pod.name else number] = each
-    again = Counter(each.subject.kind for each in requests)
-    again.subtract(each.subject.kind for each in last.values())
-    return [*last.values()], +again
+    return [*last.values()], _kinds(requests) - _kinds(last.values())
 
 
 def without_made(requests: Sequence[PodRequest]) -> tuple[list[PodRequest], Counter[str]]:
@@ -54,9 +53,11 @@ def without_made(requests: Sequence[PodRequest]) -> tuple[list[PodRequest], Coun
         _name(each) for each in requests if each.subject.kind in _MAKERS and each.subject.pod.name
     }
     kept = [each for each in requests if names.isdisjoint(_controllers(each))]
-    made = Counter(each.subject.kind for each in requests)
-    made.subtract(each.subject.kind for each in kept)
-    return kept, +made
+    return kept, _kinds(requests) - _kinds(kept)
+
+
+def _kinds(requests: Iterable[PodRequest]) -> Counter[str]:
+    return Counter(each.subject.kind for each in requests)
 
 
 def _name(request: PodRequest) -> ObjectName:
@@ -75,7 +76,7 @@ def _controllers(request: PodRequest) -> Iterator[ObjectName]:
         names = [ObjectName(each.kind, namespace, each.name) for each in chain]
         yield from names[names.index(own) + 1 :] if own in names else names
         return
-    references = _part(request.manifest.content, "metadata").get("ownerReferences")
+    references = part_of(request.manifest.content, "metadata").get("ownerReferences")
     for each in references if isinstance(references, list) else ():
         if isinstance(each, dict) and each.get("controller") is True:
             yield ObjectName(str(each.get("kind")), namespace, str(each.get("name")))
@@ -140,39 +141,34 @@ def held_back(requests: Sequence[PodRequest], found: SimulateResponse) -> Iterat
     for index, each in enumerate(requests):
         if each.manifest is None:
             continue
-        spec = _part(each.manifest.content, "spec")
+        spec = part_of(each.manifest.content, "spec")
         why = _stopped(spec, each.subject.kind, new_template=there.get(index, True))
         if each.subject.kind == "DaemonSet" and index not in there:
             why = "makes a pod for each of its nodes, and tied to it: this is one like them"
         if not why and there.get(index):
-            why = _not_rolled_out(_part(spec, "updateStrategy"))
+            why = _not_rolled_out(part_of(spec, "updateStrategy"))
         if why:
             pod = each.subject.pod
             yield f"{each.subject.kind} {pod.namespace}/{pod.name} {why}"
 
 
-def _stopped(spec: dict[str, Any], kind: str, *, new_template: bool) -> str:
+def _stopped(spec: Mapping[str, Any], kind: str, *, new_template: bool) -> str:
     """Why a workload makes no pod, or none of a new template."""
     if spec.get("suspend") is True:
         if kind in _NEW_EACH_TIME:
             return "is suspended: it starts no Job until it is resumed"
         return "is suspended: until it is resumed it makes no pods, and those that run are ended"
-    paused = spec.get("paused") is True or _part(spec, "updateStrategy").get("paused") is True
+    paused = spec.get("paused") is True or part_of(spec, "updateStrategy").get("paused") is True
     if paused and new_template:
         return "is paused: no pod of this template is made until it is resumed"
     return ""
 
 
-def _not_rolled_out(strategy: dict[str, Any]) -> str:
+def _not_rolled_out(strategy: Mapping[str, Any]) -> str:
     """Why a new template does not reach all pods of a workload."""
     if strategy.get("type") == "OnDelete":
         return "has updateStrategy OnDelete: a pod gets this template only once it is deleted"
-    partition = _part(strategy, "rollingUpdate").get("partition") or strategy.get("partition")
+    partition = part_of(strategy, "rollingUpdate").get("partition") or strategy.get("partition")
     if isinstance(partition, int | str) and partition not in (0, "0", "0%"):
         return f"has a partition of {partition}: pods below it keep their template"
     return ""
-
-
-def _part(content: dict[str, Any], field: str) -> dict[str, Any]:
-    part = content.get(field)
-    return part if isinstance(part, dict) else {}

@@ -54,7 +54,7 @@ MOST_TEXT: Final = 512 << 10
 milliseconds; managedFields, which are not read, aside. Annotations may have half of that text.
 """
 
-_SELECTING: Final = frozenset(
+SELECTING: Final = frozenset(
     {"Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Rollout", "CloneSet"}
 )
 """Kinds that must have a selector."""
@@ -126,7 +126,7 @@ def is_patch(manifest: Manifest) -> bool:
     template = known_template(manifest)
     pod_spec = {} if template is None else _pod_spec(template)
     has_template = "containers" in pod_spec or "topologySpreadConstraints" in pod_spec
-    if kind not in _SELECTING:
+    if kind not in SELECTING:
         lacks = ("jobTemplate" if kind == "CronJob" else "template") not in spec
         return (lacks or (has_template and "containers" not in pod_spec)) and is_own_kind(manifest)
     if not isinstance(spec.get("template", {}), Mapping):

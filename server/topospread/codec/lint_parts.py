@@ -328,6 +328,12 @@ def _of_no_template(manifest: Manifest, path: str) -> LintedWorkload:
     )
 
 
+def part_number(parts: Sequence[LintedPart], field: str) -> int:
+    """The part whose constraints have a field of the object; the first for all other fields."""
+    paths = enumerate(part.workload.constraints_path for part in parts)
+    return next((number for number, path in paths if field.startswith(f"{path}[")), 0)
+
+
 def _with_unknown_fields(
     parts: list[LintedPart], unknown: Sequence[FieldViolation], manifest: Manifest
 ) -> list[LintedPart]:
@@ -338,9 +344,7 @@ def _with_unknown_fields(
         parts = [LintedPart(_of_no_template(manifest, ""))]
     by_part: list[list[FieldViolation]] = [[] for _ in parts]
     for each in unknown:
-        paths = enumerate(part.workload.constraints_path for part in parts)
-        at = next((number for number, path in paths if each.field.startswith(f"{path}[")), 0)
-        by_part[at].append(each)
+        by_part[part_number(parts, each.field)].append(each)
     return [
         replace(part, workload=replace(part.workload, unknown_fields=tuple(own)))
         for part, own in zip(parts, by_part, strict=True)

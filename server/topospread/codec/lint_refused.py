@@ -9,12 +9,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from topospread.codec.lint_manifests import SELECTING
 from topospread.codec.manifest_parts import part_of
 from topospread.codec.pods import selector_from_proto
 from topospread.errors import FieldViolation
-from topospread.kube.label_syntax import label_value_errors
-from topospread.kube.selectors import compile_selector
-from topospread.kube.validation import label_key_violations, selector_violations
+from topospread.kube.affinity import EFFECTS
+from topospread.kube.selectors import IN, NODE_OPERATORS, NOT_IN, compile_selector
+from topospread.kube.validation import (
+    label_key_violations,
+    label_value_violations,
+    selector_violations,
+)
 from topospread.kube.violations import (
     forbidden,
     invalid,
@@ -48,15 +53,10 @@ _FORMER: Final = {"apps": ("extensions",)}
 _GROUPS: Final = frozenset({"", "apps", "batch", "extensions"})
 """API groups of Kubernetes' own workloads."""
 
-_MUST_MATCH: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"})
-"""Kinds whose selector must match the labels of the template."""
-
 _ZERO: Final = (0, "0", "0%")
 _MOST_PORT: Final = 65535
 
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _TOLERATION_OPERATORS: Final = ("Equal", "Exists")
-_NODE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _REQUIRED_TERMS: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -106,7 +106,7 @@ def _of_workload(
     template: PodTemplate, workload: LintedWorkload, *, labels_known: bool
 ) -> Iterator[FieldViolation]:
     kind, spec = workload.kind, part_of(template.holder, "spec")
-    if kind in _MUST_MATCH and workload.selector is not None:
+    if kind in SELECTING and workload.selector is not None:
         yield from _of_selector(kind, spec, workload, labels_known=labels_known)
     if kind in _STRATEGIES:
         name, types = _STRATEGIES[kind]
@@ -164,8 +164,7 @@ def _of_labels(path: str, labels: Mapping[Any, Any]) -> Iterator[FieldViolation]
     for key, value in labels.items():
         for each in label_key_violations(path, str(key)):
             yield replace(each, field=f"{path}[{key}]")
-        for detail in label_value_errors(value or ""):
-            yield invalid(f"{path}[{key}]", value, detail)
+        yield from label_value_violations(f"{path}[{key}]", value or "")
 
 
 def _of_pod(path: str, spec: k8s.PodSpec) -> Iterator[FieldViolation]:
@@ -206,14 +205,14 @@ def _of_toleration(path: str, given: k8s.Toleration) -> Iterator[FieldViolation]
         yield invalid(
             f"{path}.value", given.value, "value must be empty when `operator` is 'Exists'"
         )
-    if given.effect and given.effect not in _EFFECTS:
-        yield not_supported(f"{path}.effect", given.effect, _EFFECTS)
+    if given.effect and given.effect not in EFFECTS:
+        yield not_supported(f"{path}.effect", given.effect, EFFECTS)
 
 
 def _of_node_expression(path: str, given: Any) -> Iterator[FieldViolation]:
-    if given.operator not in _NODE_OPERATORS:
-        yield not_supported(f"{path}.operator", given.operator, _NODE_OPERATORS)
-    elif given.operator in ("In", "NotIn") and not given.values:
+    if given.operator not in NODE_OPERATORS:
+        yield not_supported(f"{path}.operator", given.operator, NODE_OPERATORS)
+    elif given.operator in (IN, NOT_IN) and not given.values:
         detail = "must be specified when `operator` is 'In' or 'NotIn'"
         yield required(f"{path}.values", detail)
     yield from label_key_violations(f"{path}.key", given.key)

@@ -192,7 +192,7 @@ def selector_violations(field: str, selector: LabelSelector) -> Iterator[FieldVi
     labels = f"{field}.matchLabels"
     for key, value in selector.match_labels:
         yield from label_key_violations(labels, key)
-        yield from _value_violations(labels, value)
+        yield from label_value_violations(labels, value)
     for index, expression in enumerate(selector.match_expressions):
         yield from _expression_violations(f"{field}.matchExpressions[{index}]", expression)
 
@@ -203,7 +203,8 @@ def label_key_violations(field: str, key: str) -> Iterator[FieldViolation]:
         yield invalid(field, key, detail)
 
 
-def _value_violations(field: str, value: str) -> Iterator[FieldViolation]:
+def label_value_violations(field: str, value: str) -> Iterator[FieldViolation]:
+    """Errors of a label's value."""
     for detail in label_value_errors(value):
         yield invalid(field, value, detail)
 
@@ -221,4 +222,4 @@ def _expression_violations(field: str, expression: LabelExpression) -> Iterator[
         yield invalid(f"{field}.operator", expression.operator, "not a valid selector operator")
     yield from label_key_violations(f"{field}.key", expression.key)
     for index, value in enumerate(expression.values):
-        yield from _value_violations(f"{field}.values[{index}]", value)
+        yield from label_value_violations(f"{field}.values[{index}]", value)

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from tests.spread.linting.test_rollouts import deployment, moved
+from tests.spread.linting.test_rollouts import deployment, ends_of
 from topospread.spread.linting.capacities import DomainCapacity, ReplicaCapacity
 from topospread.spread.linting.engine import Knowledge, lint
 from topospread.spread.linting.workloads import DomainNumbers
@@ -26,25 +26,11 @@ def may_come(old, new, capacity, max_skew, is_scoped):
 
 def gets_stuck(start, surge, unavailable, capacity, max_skew, is_scoped):
     """Whether one order in which old pods go ends with new ones that wait."""
-    replicas, nothing = sum(start), (0,) * len(start)
-    waiting, seen = [(start, nothing)], set()
-    while waiting:
-        state = waiting.pop()
-        if state in seen:
-            continue
-        seen.add(state)
-        old, new = state
-        total = sum(old) + sum(new)
-        moves = []
-        if sum(new) < replicas and total < replicas + surge:
-            here = may_come(old, new, capacity, max_skew, is_scoped)
-            moves += [(old, moved(new, d, 1)) for d in here]
-        if sum(old) and total > replicas - unavailable:
-            moves += [(moved(old, d, -1), new) for d, count in enumerate(old) if count]
-        if not moves and sum(new) < replicas:
-            return True
-        waiting += moves
-    return False
+
+    def comes(old, new):
+        return may_come(old, new, capacity, max_skew, is_scoped)
+
+    return None in ends_of(start, sum(start), surge, unavailable, comes)
 
 
 STARTS = [

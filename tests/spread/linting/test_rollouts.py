@@ -64,6 +64,15 @@ def placements(replicas, domains, usable, max_skew, min_domains):
 
 def rollouts_end(start, replicas, surge, unavailable, **rules):
     """Spreads of the new pods that a rollout can end with; None among them where it gets stuck."""
+
+    def may_come(old, new):
+        return open_domains([a + b for a, b in zip(old, new, strict=True)], **rules)
+
+    return ends_of(start, replicas, surge, unavailable, may_come)
+
+
+def ends_of(start, replicas, surge, unavailable, may_come):
+    """As rollouts_end(), where a new pod may come into some domains, by the old and new pods."""
     nothing = (0,) * len(start)
     waiting, seen = [(start, nothing)], set()
     ends: set[tuple[int, ...] | None] = set()
@@ -76,8 +85,7 @@ def rollouts_end(start, replicas, surge, unavailable, **rules):
         total = sum(old) + sum(new)
         moves = []
         if sum(new) < replicas and total < replicas + surge:
-            counts = [a + b for a, b in zip(old, new, strict=True)]
-            moves += [(old, moved(new, d, 1)) for d in open_domains(counts, **rules)]
+            moves += [(old, moved(new, d, 1)) for d in may_come(old, new)]
         if sum(old) and total > replicas - unavailable:
             moves += [(moved(old, d, -1), new) for d, count in enumerate(old) if count]
         if not sum(old) and sum(new) == replicas:

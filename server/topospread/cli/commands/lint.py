@@ -34,7 +34,7 @@ from topospread.codec.lint_manifests import (
     has_controller,
     is_patch,
 )
-from topospread.codec.lint_parts import lint_parts, unread_part
+from topospread.codec.lint_parts import lint_parts, part_number, unread_part
 from topospread.config.documents import closest
 from topospread.errors import FieldViolation
 from topospread.kube.versions import parse_version
@@ -295,8 +295,7 @@ def _linted(content: Mapping[str, Any]) -> list[LintedPart]:
         return []
     twice = islice(given_twice(content), MOST_CONSTRAINTS)
     for path, _ in sorted(twice, key=itemgetter(1)):
-        places = enumerate(each.workload.constraints_path for each in parts)
-        at = next((number for number, place in places if path.startswith(f"{place}[")), 0)
+        at = part_number(parts, path)
         workload = parts[at].workload
         in_constraint = _IN_CONSTRAINT.fullmatch(path.removeprefix(workload.constraints_path))
         wrong = FieldViolation(path, _TWICE + (_DASH if in_constraint else ""))
