@@ -60,7 +60,7 @@ EXPLAINED: Final[Mapping[str, str]] = {
         "removed: Prometheus compares settings"
     ),
     r"(PlanRebalance|plan): .*groups\[\]\.reason\n.*new .*explain one of its pods": (
-        "a group without a plan points to explain instead of saying why"
+        "a group without a plan points to explain, and says what keeps the next replica out"
     ),
     r"Constraints: .*\nnew .*maxSkew -?\d+ must be greater than zero": (
         "a constraint that the API server refuses says so in its own row"
@@ -81,6 +81,10 @@ EXPLAINED: Final[Mapping[str, str]] = {
     ),
     r"^(Get|Watch|List|Delete)Objects?: (code|events|message|details\[\])": (
         "a kind that is asked for may be one of those"
+    ),
+    r"Simulate: rescheduled: warnings": "pods that nothing makes again after a drain are named",
+    r"command no such pod: stderr\.error\.message": (
+        "evaluate looks for workloads, too, and says so"
     ),
     r"kubernetesVersion\b": "answers name the version whose rules they follow",
     r"unknown feature gate; known": "a feature gate of Kubernetes 1.38",

@@ -8,6 +8,7 @@ from topospread.service.explaining.context import EvaluationContext
 from topospread.service.explaining.explain import explain_at
 from topospread.service.rebalancing.inventory import skew
 from topospread.service.rebalancing.model import CLAIMS_UNKNOWN
+from topospread.wording import have
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,10 +67,10 @@ def _others_text(limit: SkewLimit, made: RebalanceModel, state: Snapshot) -> str
     )
     if own >= total:
         return ""
-    have = "has" if total - own == 1 else "have"
+    others = total - own
     return (
-        f"; {total - own} of the {total} pods that count {have} no such constraint, or"
-        f" {'is' if have == 'has' else 'are'} not selected: others are not evicted for it"
+        f"; {others} of the {total} pods that count {have(others)} no such constraint, or"
+        f" {'is' if others == 1 else 'are'} not selected: others are not evicted for it"
     )
 
 
@@ -109,9 +110,7 @@ def _claims_text(made: RebalanceModel) -> str:
     unknown = sum(each.stays == CLAIMS_UNKNOWN for each in made.movable_pods)
     known = sum(each.facts.claims and not each.stays for each in made.movable_pods)
     if unknown:
-        have = "has" if unknown == 1 else "have"
-        return f"; {unknown} of its pods {have} claims whose volumes are not in the state"
+        return f"; {unknown} of its pods {have(unknown)} claims whose volumes are not in the state"
     if known:
-        have = "has" if known == 1 else "have"
-        return f"; {known} of its pods {have} claims: volumes may hold pods where they are"
+        return f"; {known} of its pods {have(known)} claims: volumes may hold pods where they are"
     return ""

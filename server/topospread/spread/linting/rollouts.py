@@ -248,11 +248,10 @@ def _without_a_domain(
     unusable = numbers.domains - numbers.usable
     last = 0 if is_scoped else rollout.surge(replicas) // unusable
     is_certain = replicas > numbers.usable * (linted.spec.max_skew + last)
-    has = "has" if unusable == 1 else "have"
     text = (
-        f"{unusable} of {numbers.domains} domains that count {has} no node for the pod now: when "
-        f"the old pods there have gone, the others take {numbers.usable * linted.spec.max_skew} of "
-        f"{replicas} replicas, and a rollout {'waits' if is_certain else 'may wait'} forever"
+        f"{numbers.unusable_text} now: when the old pods there have gone, the others take "
+        f"{numbers.usable * linted.spec.max_skew} of {replicas} replicas, "
+        f"and a rollout {'waits' if is_certain else 'may wait'} forever"
     )
     severity = Severity.ERROR if is_certain else Severity.WARNING
     return ROLLOUT_DEADLOCK.found(linted.index, text, severity, mend=_USABLE_AGAIN)

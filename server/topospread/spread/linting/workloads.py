@@ -24,6 +24,7 @@ from topospread.kube.validation import CONSTRAINTS_FIELD
 from topospread.kube.workloads import TEMPLATE_HASH
 from topospread.spread.constraints import effective_selector
 from topospread.spread.settings import RELEASES, Rules
+from topospread.wording import have
 
 if TYPE_CHECKING:
     from collections.abc import Collection, KeysView, Mapping
@@ -177,6 +178,13 @@ class DomainNumbers:
     lowest: int = 0
     capacity: ReplicaCapacity | None = None
 
+    @property
+    def unusable_text(self) -> str:
+        """How many domains count, and have no node that the pod could use."""
+        unusable = self.domains - self.usable
+        count = f"{unusable} of {self.domains} domains that count"
+        return f"{count} {have(unusable)} no node for the pod"
+
 
 _SHOWN: Final = 3
 """Requirements that a text has."""
@@ -245,9 +253,7 @@ class LintedConstraint:
         domains, usable = self.numbers.domains, self.numbers.usable
         # Where all have pods, those that cannot be used were filled before they were cordoned.
         if usable < domains and not self.numbers.lowest:
-            unusable = domains - usable
-            has = "has" if unusable == 1 else "have"
-            return f"{unusable} of {domains} domains that count {has} no node for the pod"
+            return self.numbers.unusable_text
         wanted = self.spec.min_domains or 1
         if wanted > domains:
             return f"minDomains is {wanted}, and {domains} count"
