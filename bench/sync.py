@@ -26,10 +26,9 @@ from topospread.cli.errors import Unreachable
 from topospread.codec.stored import object_from_stored
 from topospread.kubernetes.api_server import ApiServer, ClusterAccess
 from topospread.kubernetes.cluster_sync import ClusterSync
-from topospread.kubernetes.sink import ServiceSink
+from topospread.kubernetes.sink import Sink
 from topospread.replica.replicas import Replicas
 from topospread.replica.state import ReplicaOptions
-from topospread.service.state.leases import Leases
 from topospread.service.state.write import StateWriter
 from topospread_client import manifest_from_object
 
@@ -143,9 +142,7 @@ def _synced(address: str, url: str) -> Iterator[tuple[ClusterSync, float]]:
             sync = ClusterSync(
                 CLUSTER,
                 ApiServer(ClusterAccess(str(config))),
-                ServiceSink(
-                    StateWriter(store, replicas), Leases(store, max_clusters=1), CLUSTER, "bench"
-                ),
+                Sink(StateWriter(store, replicas), store, CLUSTER, "bench"),
                 lease_duration=LEASE,
                 excluded_namespaces=(),
                 on_listed=listed.set,

@@ -52,7 +52,7 @@ that begin with `scheduler_` have kube-scheduler's names, labels and buckets, so
 and alerts work, with the one plugin that there is here. Two things differ: a Filter or Score of all
 nodes is one observation, and no observation is left out. `--no-scheduler-metrics` leaves these
 families out where a kube-scheduler is summed with this server. `topospread_sync_*` are there where
-a cluster is synced (`--sync`, `topospread sync`). Series whose labels are known are there from the
+a cluster is synced (`--sync`). Series whose labels are known are there from the
 start at 0, so that `rate()` and `increase()` see a first burst: of calls these are each method with
 OK, DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED and UNAVAILABLE. `process_*` and `python_gc_*`
 come from Prometheus' client library.

@@ -93,7 +93,7 @@ def test_each_verb_prints_documents_of_its_kind(loaded, arguments, stdin, kind):
 
 def test_each_verb_that_prints_answers_is_tested():
     others = {
-        *("serve", "sync", "token", "completion"),  # these print no answers
+        *("serve", "token", "completion"),  # these print no answers
         "watch",  # test_watches.py
     }
     assert {arguments[0] for arguments, _, _ in ANSWERS} | others == set(VERBS)

@@ -83,7 +83,7 @@ def test_a_shell_completes_verbs_and_options():
         ("evaluate", "--args"),
         ("serve", "--config"),
         ("config", "check"),
-        ("sync", "--kubeconfig"),
+        ("report", "--kubeconfig"),
         ("status", "--tls-ca"),
     ],
     ids=" ".join,

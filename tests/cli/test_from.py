@@ -53,7 +53,7 @@ READING = {
     *("dump", "evaluate", "explain", "get", "lint"),
     *("plan-rebalance", "rank-deletions", "report", "simulate"),
 }
-WRITING = {"apply", "delete", "place", "release", "reserve", "serve", "sync", "watch"}
+WRITING = {"apply", "delete", "place", "release", "reserve", "serve", "watch"}
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ PATH: Final = os.pathsep.join(
 OF_OTHERS: Final = ("go", "grpcurl", "ghz", ".protoc/bin/pip", ".protoc/bin/python")
 """The programs that find what they need where `make languages` was."""
 
-_LASTS: Final = re.compile(r"^(?:\.venv/bin/)?topospread (serve|sync|watch)\b(?!.*--once)")
+_LASTS: Final = re.compile(r"^(?:\.venv/bin/)?topospread (serve|watch)\b")
 _LISTEN: Final = re.compile(r"\b(?:127\.0\.0\.1|0\.0\.0\.0):79\d\d\b")
 _VARYING: Final = re.compile(r"^(revision|trace):")
 _REVISION: Final = re.compile(r"\b[A-Za-z0-9_-]{60,}")
@@ -176,7 +176,7 @@ class Reader:
         if verb != "serve":
             assert process.stdout.readline(), (self._parent / "errors").read_text()
             code = _interrupted(process)
-            assert code == (130 if verb == "watch" else 0), (self._parent / "errors").read_text()
+            assert code == 130, (self._parent / "errors").read_text()
             return
         said: dict[str, str] = {}
         for line in process.stdout:

@@ -14,6 +14,7 @@ import trustme
 from kubernetes.config import incluster_config
 
 from tests.apiserver.server import ApiServer, Fault
+from tests.cli.processes import run
 from tests.kubernetes.syncing import kubeconfig, pod, small_cluster
 from tests.kubernetes.test_cluster_sync import metric, of
 from tests.servers import served
@@ -135,3 +136,36 @@ def test_a_pod_uses_its_service_account(
         monkeypatch.delenv("KUBECONFIG", raising=False)
         with served(sync=True) as server:
             until(lambda: server.ready()[0], "all kinds listed")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "there is no such file"),
+        ("not: [a kubeconfig", "cannot be used"),
+        ("apiVersion: v1\nkind: Config\n", "cannot be used"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_bad_input(
+    tmp_path: Path, content: str | None, says: str
+) -> None:
+    path = tmp_path / "no-such-file"
+    if content is not None:
+        path.write_text(content)
+    said = run("serve", "--store", "memory:", "--sync", "--sync-kubeconfig", str(path))
+    assert said.returncode == 2
+    assert f"kubeconfig {path}" in said.stderr
+    assert says in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+def test_without_a_cluster_it_says_what_to_do(tmp_path: Path) -> None:
+    said = run("serve", "--store", "memory:", "--sync", HOME=str(tmp_path), KUBECONFIG="")
+    assert said.returncode == 2
+    assert "name one with --kubeconfig (topospread serve: --sync-kubeconfig)" in said.stderr
+
+
+def test_a_lease_that_no_store_gives_is_a_wrong_setting() -> None:
+    said = run("serve", "--store", "memory:", "--sync", "--sync-lease-duration", "2h")
+    assert said.returncode == 2
+    assert "--sync-lease-duration: 7200s is more than 3600s (1h)" in said.stderr

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 from tests.apiserver.server import ApiServer
-from tests.kubernetes.syncing import State, kubeconfig, pod, small_cluster
-from tests.redis_server import free_port
-from tests.servers import served
+from tests.counting import Counting
+from tests.kubernetes.syncing import kubeconfig, pod, small_cluster
 from tests.waiting import until
-from topospread.cli.commands.sync import ClientSink
+from topospread.app.stores import open_store
+from topospread.errors import StoreUnavailable
 from topospread.kubernetes.api_server import ApiServer as Reached
 from topospread.kubernetes.api_server import ClusterAccess
 from topospread.kubernetes.cluster_sync import ClusterSync
 from topospread.kubernetes.delta_queue import DeltaQueue
 from topospread.kubernetes.objects import DeletedObject
+from topospread.kubernetes.sink import Sink
+from topospread.replica.replicas import Replicas
+from topospread.replica.state import ReplicaOptions
+from topospread.service.state.write import StateWriter
 from topospread.store.model import Key, Kind
-from topospread_client import Client
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from topospread.store.model import Applied
     from topospread.telemetry.families import KindGauges
 
 
@@ -123,40 +128,53 @@ def test_closing_lets_everybody_go() -> None:
         assert waiting.submit(pending.take, 1).result(20) == []
 
 
-def test_changes_wait_while_the_server_is_away(tmp_path: Path) -> None:
+class Leaving(Counting):
+    """A store that writes nothing while it is away."""
+
+    away = False
+
+    def apply(self, *arguments: Any, **others: Any) -> Applied:
+        if self.away:
+            self.calls["refused"] += 1
+            raise StoreUnavailable("away")
+        return self._store.apply(*arguments, **others)
+
+
+def test_changes_wait_while_the_store_is_away(tmp_path: Path) -> None:
     objects = small_cluster()
-    store = f"sqlite://{tmp_path}/state.db"
     listed = threading.Event()
+    with ApiServer(objects) as api, ExitStack() as opened:
+        store = Leaving(open_store(f"sqlite://{tmp_path}/state.db", {}))
+        opened.callback(store.close)
+        replicas = Replicas(store, ReplicaOptions())
+        opened.callback(replicas.close)
+        sync = ClusterSync(
+            "default",
+            Reached(ClusterAccess(kubeconfig(tmp_path, api.url))),
+            Sink(StateWriter(store, replicas), store, "default", "one"),
+            lease_duration=1.0,
+            excluded_namespaces=(),
+            on_listed=listed.set,
+            on_standby=lambda: None,
+        )
+        opened.callback(sync.stop)
 
-    def pods(sync: ClusterSync) -> KindGauges:
-        return next(kind for kind in sync.gauges().kinds if kind.kind == "Pod")
+        def of_pods() -> KindGauges:
+            return next(kind for kind in sync.gauges().kinds if kind.kind == "Pod")
 
-    with ApiServer(objects) as api:
-        address = f"127.0.0.1:{free_port()}"
-        with served(store=store, listen=address):
-            client = Client(address)
-            sync = ClusterSync(
-                "default",
-                Reached(ClusterAccess(kubeconfig(tmp_path, api.url))),
-                ClientSink(client, "feeder"),
-                lease_duration=1.0,
-                excluded_namespaces=(),
-                on_listed=listed.set,
-                on_standby=lambda: None,
-            )
-            sync.start()
-            assert listed.wait(60)
-            until(lambda: pods(sync).watching, "a watch")
-        try:
-            objects.put(pod("web-2", "a1"))
-            objects.remove("Pod", "web-0", "default")
-            until(lambda: pods(sync).lag_seconds > 0, "a lag")
-            with served(store=store, listen=address), Client(address) as other:
-                state = State(other)
-                until(lambda: set(state.pods()) == {"web-1", "web-2"}, "what had to wait")
-                until(lambda: pods(sync).lag_seconds == 0, "no lag")
-                assert api.lists("pods") == 1
-                sync.stop()
-        finally:
-            sync.stop()
-            client.close()
+        def pods() -> set[str]:
+            return {each.key.name for each in store.scan("default", Kind.POD).objects}
+
+        sync.start()
+        assert listed.wait(60)
+        until(lambda: of_pods().watching, "a watch")
+        store.away = True
+        objects.put(pod("web-2", "a1"))
+        objects.remove("Pod", "web-0", "default")
+        until(lambda: store.calls["refused"] > 1, "two tries")
+        assert of_pods().lag_seconds > 0
+        assert pods() == {"web-0", "web-1"}
+        store.away = False
+        until(lambda: pods() == {"web-1", "web-2"}, "what had to wait")
+        until(lambda: of_pods().lag_seconds == 0, "no lag")
+        assert api.lists("pods") == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,16 +10,22 @@ import pytest
 from tests.apiserver.server import ApiServer
 from tests.kubernetes.syncing import node, pod, small_cluster, synced
 from tests.kubernetes.test_cluster_sync import metric
-from tests.servers import served
+from tests.store.backends import CLUSTER
 from tests.waiting import until
-from topospread.cli.commands.sync import ClientSink
+from topospread.app.stores import open_store
 from topospread.errors import Fenced
 from topospread.kubernetes.objects import RESOURCES, DeletedObject, decode_object
+from topospread.kubernetes.sink import Sink
+from topospread.replica.replicas import Replicas
+from topospread.replica.state import ReplicaOptions
+from topospread.service.state.write import StateWriter
 from topospread.store.model import Key, Kind
-from topospread_client import Client, InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from topospread.store.api import Store
 
 
 def active(server: Any) -> bool:
@@ -47,41 +53,61 @@ def test_one_of_two_servers_feeds_and_the_other_takes_over(tmp_path: Path) -> No
         until(lambda: set(other_state.pods()) == {"web-1", "web-2"}, "the deletion")
 
 
-def test_a_feeder_that_lost_the_lease_without_noticing_is_refused(tmp_path: Path) -> None:
+@pytest.fixture(params=["sqlite", "redis"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An empty store of each backend."""
+    of_redis = request.param == "redis"
+    url = request.getfixturevalue("redis_url") if of_redis else f"sqlite://{tmp_path}/state.db"
+    with closing(open_store(url, {})) as opened:
+        yield opened
+
+
+@pytest.fixture
+def sinks(store: Store) -> Iterator[Callable[[str], Sink]]:
+    """Sinks of servers of one store, by the holder of each."""
+    with closing(Replicas(store, ReplicaOptions())) as replicas:
+        yield lambda holder: Sink(StateWriter(store, replicas), store, CLUSTER, holder)
+
+
+def test_a_leader_that_lost_the_lease_without_noticing_is_refused(
+    store: Store, sinks: Callable[[str], Sink]
+) -> None:
     resource = {one.kind: one for one in RESOURCES}[Kind.NODE]
-    fact = decode_object(resource, {**node("late"), "metadata": {"name": "late"}})
+    late = decode_object(resource, {**node("late"), "metadata": {"name": "late"}})
     gone = DeletedObject(Key(Kind.NODE, "", "a1"), "99999")
-    with served() as server, Client(server.address) as client:
-        former, present = ClientSink(client, "former"), ClientSink(client, "present")
-        old = former.acquire(60)
-        assert old > 0
-        assert present.acquire(60) == 0
-        former.replace(Kind.NODE, [fact], "1", force=False, fence=old)
-        former.release(old)
-        new = present.acquire(60)
-        assert new > old
-        with pytest.raises(Fenced):
-            former.write([fact], [], observed={}, fence=old)
-        with pytest.raises(Fenced):
-            former.write([], [gone], observed={}, fence=old)
-        with pytest.raises(Fenced):
-            former.replace(Kind.NODE, [], "2", force=False, fence=old)
-        with pytest.raises(Fenced):
-            former.write([], [], observed={Kind.NODE: "99999"}, fence=old)
-        present.write([fact], [gone], observed={Kind.NODE: "7"}, fence=new)
-        newest = {"fully_consistent": True}
-        (observed,) = client.get_node_table(consistency=newest).meta.observed
-        assert observed.resource_version == "7"
-        assert [one.node.metadata.name for one in client.list_objects("NODE")] == ["late"]
+    former, present = sinks("former"), sinks("present")
+    old = former.acquire(60)
+    assert old > 0
+    assert present.acquire(60) == 0
+    former.replace(Kind.NODE, [late], "1", force=False, fence=old)
+    former.release()
+    new = present.acquire(60)
+    assert new > old
+    writes: list[Callable[[Sink, int], object]] = [
+        lambda sink, fence: sink.write([late], [], observed={}, fence=fence),
+        lambda sink, fence: sink.write([], [gone], observed={}, fence=fence),
+        lambda sink, fence: sink.write([], [], observed={Kind.NODE: "99999"}, fence=fence),
+        lambda sink, fence: sink.note_unknown(Kind.JOB, "no right", fence=fence),
+        lambda sink, fence: sink.replace(Kind.NODE, [], "2", force=False, fence=fence),
+    ]
+    head = store.head(CLUSTER)
+    for write in writes:
+        with pytest.raises(Fenced, match="list again"):
+            write(former, old)
+    assert store.head(CLUSTER) == head
+    former.release()  # which is nothing of its own any more
+    for write in writes:
+        write(present, new)
 
 
-def test_a_lease_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    with served() as server, Client(server.address) as client:
-        for holder, seconds in (("", 5.0), ("a/b", 5.0), ("one", 0.0), ("one", 7200.0)):
-            with pytest.raises(InvalidRequest):
-                client.acquire_lease(holder, seconds)
-        first = client.acquire_lease("one", 60)
-        assert (first.acquired, first.lease.holder_identity) == (True, "one")
-        second = client.acquire_lease("two", 60)
-        assert (second.acquired, second.lease.holder_identity) == (False, "one")
-        assert 0 < second.lease.remaining.seconds <= 60
+def test_a_former_leader_is_refused_also_where_nothing_would_be_written(
+    store: Store, sinks: Callable[[str], Sink]
+) -> None:
+    """A list without changes of a cluster that is not there makes none."""
+    sink = sinks("one")
+    token = sink.acquire(60)
+    for wrong in (token - 1, token + 1):
+        with pytest.raises(Fenced):
+            sink.write([], [], observed={}, fence=wrong)
+    sink.write([], [], observed={}, fence=token)
+    assert store.clusters() == []

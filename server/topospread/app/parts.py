@@ -180,7 +180,7 @@ def build(
             )
         ),
         monitor=monitor,
-        sync=make_cluster_sync(settings, writes, leases, on_synced, on_standby),
+        sync=make_cluster_sync(settings, writes, store, on_synced, on_standby),
         unschedulable=make_pod_waking(
             settings, engine, lambda result: metrics.wake(settings.sync_cluster, result)
         ),

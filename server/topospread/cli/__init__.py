@@ -11,7 +11,7 @@ message of the API; `documents` makes JSON and YAML of it, by its descriptor, an
 refuses a check of nothing.
 
 What is given and cannot be used raises BadInput or click's UsageError, which `main` prints. A verb
-imports no other, and what serves is imported by `serve` and `sync` alone. What takes long to import
+imports no other, and what serves is imported by `serve` alone. What takes long to import
 is imported where it is used: a verb starts within a few tenths of a second.
 """
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 VERBS: Final = (
-    *("serve", "sync", "apply", "delete", "get", "watch", "dump", "evaluate", "explain", "report"),
+    *("serve", "apply", "delete", "get", "watch", "dump", "evaluate", "explain", "report"),
     *("lint", "place", "reserve", "release", "rank-deletions", "simulate", "plan-rebalance"),
     *("status", "lease", "token", "config", "completion", "version"),
 )

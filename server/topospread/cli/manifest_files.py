@@ -276,7 +276,7 @@ class _ReadBudget:
             raise BadInput(
                 f"{source}: too much to read at once: at most {MAX_STREAMED_BYTES >> 20} MiB of"
                 f" JSON, or {MAX_STREAMED_BYTES // YAML_WEIGHT >> 20} MiB of YAML, in all files"
-                " together: a cluster of this size is for a server (`topospread sync`)"
+                " together: a cluster of this size is for a server (`topospread serve --sync`)"
             )
 
     def has(self, count: int) -> bool:
@@ -295,7 +295,7 @@ class _ReadBudget:
             raise BadInput(
                 f"{source}: too much to read at once: at most {MAX_BYTES >> 20} MiB of JSON, or "
                 f"{(MAX_BYTES // YAML_WEIGHT) >> 20} MiB of YAML, in all files together: give "
-                "fewer objects at a time, or sync a whole cluster with `topospread sync`"
+                "fewer objects at a time, or sync a whole cluster with `topospread serve --sync`"
             )
         self._left -= len(content) * weight
         return content

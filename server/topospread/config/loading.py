@@ -23,6 +23,9 @@ PREFIX: Final = "TOPOSPREAD_"
 LONGEST_RESERVATION: Final = 168 * 3600.0
 """The longest reservation_ttl that PlacementService allows, in seconds."""
 
+LONGEST_LEASE: Final = 3600.0
+"""The longest lease that a store grants, in seconds."""
+
 _HEADER: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 # Kubernetes sets these in every pod beside a Service whose name begins with topospread.
@@ -184,11 +187,12 @@ def _contradictions(settings: ServerSettings) -> Iterator[str]:
             continue
         yield _not_encrypted(flag, address)
     yield from _twice(addresses)
-    if settings.extender_reservation_ttl > LONGEST_RESERVATION:
-        yield (
-            f"--extender-reservation-ttl: {settings.extender_reservation_ttl:g}s is more than"
-            f" {LONGEST_RESERVATION:g}s (168h)"
-        )
+    for flag, given, longest in (
+        ("--extender-reservation-ttl", settings.extender_reservation_ttl, LONGEST_RESERVATION),
+        ("--sync-lease-duration", settings.sync_lease_duration, LONGEST_LEASE),
+    ):
+        if given > longest:
+            yield f"{flag}: {given:g}s is more than {longest:g}s ({longest / 3600:g}h)"
     if settings.reuse_port:
         if settings.store == "memory:":
             yield "--reuse-port: processes do not share memory: ; use redis:// or sqlite:///PATH"

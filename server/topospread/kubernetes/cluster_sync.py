@@ -134,7 +134,7 @@ class ClusterSync:
                 self._wakeup.clear()
         self._end_term()
         if fence:
-            self._release(fence)
+            self._release()
 
     def _acquire(self, fence: int) -> int:
         """Acquire or renew the lease; returns the fencing token held now, 0 for none."""
@@ -151,9 +151,9 @@ class ClusterSync:
             self._on_standby()
         return held
 
-    def _release(self, fence: int) -> None:
+    def _release(self) -> None:
         try:
-            self._sink.release(fence)
+            self._sink.release()
         except TopospreadError as error:
             LOG.info("cluster %s: the lease is left to expire: %s", self.cluster, error)
 

@@ -119,9 +119,6 @@ NOT_FOUND: Final = 404
 PAGE: Final = 500
 """Objects in a page: what client-go asks for."""
 
-LISTED_KINDS: Final = tuple(each.kind for each in RESOURCES if not each.is_optional)
-"""Those that a state is not whole without."""
-
 
 @dataclass(frozen=True, slots=True)
 class ObservedObject:

@@ -1,15 +1,12 @@
-"""Sinks: the interface between the sync and the state that it writes."""
+"""Where a sync writes: this server's store, in the name of a holder of the cluster's lease."""
 
 from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Final, Protocol
-
-from typing_extensions import override
+from typing import TYPE_CHECKING, Final
 
 from topospread.codec.stored import ends_reservation
-from topospread.kubernetes.objects import LISTED_KINDS
 from topospread.service.state.write import IncomingObjects
 from topospread.store.model import Remove, WriteOutcome
 
@@ -18,30 +15,46 @@ if TYPE_CHECKING:
 
     from topospread.kube.versions import KubernetesVersion
     from topospread.kubernetes.objects import DeletedObject, ObservedObject
-    from topospread.service.state.leases import Leases
     from topospread.service.state.write import StateWriter
-    from topospread.store.model import Kind
+    from topospread.store.api import Writer
+    from topospread.store.model import Kind, Lease
 
 LEASE_SECONDS: Final = 5.0
 WRITE_SECONDS: Final = 10.0
 REPLACE_SECONDS: Final = 600.0
 
 
-class Sink(Protocol):
+class Sink:
     """Writes one cluster's state, for the leader, which holds the lease.
 
-    Every method raises Unavailable when the state cannot be reached now (try again). Writes raise
+    Every method raises Unavailable when the store cannot be reached now (try again). Writes raise
     IdentityChanged when the store has another history than before (list all kinds again), and
     Fenced when another holds the lease.
+
+    Args:
+        writes: the use cases.
+        store: has the lease.
+        cluster: the name that it has in the state.
+        holder: who asks for the lease: unique among all that ever do.
     """
+
+    def __init__(self, writes: StateWriter, store: Writer, cluster: str, holder: str) -> None:
+        self._writes = writes
+        self._store = store
+        self._cluster = cluster
+        self._holder = holder
 
     def acquire(self, seconds: float) -> int:
         """Acquire or renew the lease; returns its fencing token, 0 while another has it."""
-        ...
+        lease = self._lease(round(seconds * 1000))
+        return lease.fence if lease.holder == self._holder else 0
 
-    def release(self, fence: int) -> None:
-        """Release the lease with this fencing token."""
-        ...
+    def release(self) -> None:
+        """Release the lease, if it is still one's own."""
+        self._lease(0)
+
+    def _lease(self, lifetime: int) -> Lease:
+        return self._store.lease(self._cluster, self._holder, lifetime, timeout=LEASE_SECONDS)
 
     def replace(
         self,
@@ -69,7 +82,18 @@ class Sink(Protocol):
         Raises:
             InvalidRequest: an object cannot be stored.
         """
-        ...
+        replaced = self._writes.replace(
+            self._cluster,
+            kind,
+            [[_incoming(one) for one in objects]],
+            resource_version=version,
+            force=force,
+            timeout=REPLACE_SECONDS,
+            traced=_untraced,
+            fence=fence,
+            kubernetes_version=kubernetes_version,
+        )
+        return replaced.outcomes[WriteOutcome.IGNORED_STALE]
 
     def write(
         self,
@@ -86,65 +110,6 @@ class Sink(Protocol):
         Raises:
             InvalidRequest: an object cannot be stored; none was written.
         """
-        ...
-
-    def note_unknown(self, kind: Kind, reason: str, *, fence: int) -> None:
-        """Note why a kind is not read, until it is listed."""
-        ...
-
-
-class ServiceSink(Sink):
-    """Writes to this process's own store, in the name of a holder of the lease."""
-
-    def __init__(self, writes: StateWriter, leases: Leases, cluster: str, holder: str) -> None:
-        self._writes = writes
-        self._leases = leases
-        self._cluster = cluster
-        self._holder = holder
-
-    @override
-    def acquire(self, seconds: float) -> int:
-        lease = self._leases.acquire(self._cluster, self._holder, seconds, timeout=LEASE_SECONDS)
-        return lease.fence if lease.holder == self._holder else 0
-
-    @override
-    def release(self, fence: int) -> None:
-        self._leases.release(self._cluster, self._holder, fence, timeout=LEASE_SECONDS)
-
-    @override
-    def replace(
-        self,
-        kind: Kind,
-        objects: Sequence[ObservedObject],
-        version: str,
-        *,
-        force: bool,
-        fence: int,
-        kubernetes_version: KubernetesVersion | None = None,
-    ) -> int:
-        replaced = self._writes.replace(
-            self._cluster,
-            kind,
-            [[_incoming(one) for one in objects]],
-            resource_version=version,
-            force=force,
-            timeout=REPLACE_SECONDS,
-            traced=_untraced,
-            fence=fence,
-            kinds=LISTED_KINDS,
-            kubernetes_version=kubernetes_version,
-        )
-        return replaced.outcomes[WriteOutcome.IGNORED_STALE]
-
-    @override
-    def write(
-        self,
-        objects: Sequence[ObservedObject],
-        deleted: Sequence[DeletedObject],
-        *,
-        observed: Mapping[Kind, str],
-        fence: int,
-    ) -> None:
         ends = time.monotonic() + WRITE_SECONDS
         if objects or not deleted:
             self._writes.apply(
@@ -166,8 +131,8 @@ class ServiceSink(Sink):
                 observed=observed,
             )
 
-    @override
     def note_unknown(self, kind: Kind, reason: str, *, fence: int) -> None:
+        """Note why a kind is not read, until it is listed."""
         self._writes.apply(
             self._cluster,
             (),
