@@ -32,7 +32,6 @@ from topospread_proto.v1 import decision_service_pb2 as decisions
 from topospread_proto.v1 import (
     error_reason_pb2,
     explanation_pb2,
-    lease_service_pb2,
     server_service_pb2,
 )
 from topospread_proto.v1 import inspector_service_pb2 as inspector
@@ -114,7 +113,7 @@ _REASONS: Final = [each for each in error_reason_pb2.ErrorReason.values() if eac
 _MAY_LACK: Final[Mapping[str, set[str]]] = {
     "counted": {"ConstraintStatus", "ConstraintExplanation"},
     "decider": {"RankDeletionsResponse"},
-    "expire_time": {"Lease", "PlacePodResponse", "Reservation", "ReserveNodeResponse"},
+    "expire_time": {"PlacePodResponse", "Reservation", "ReserveNodeResponse"},
     "explanation": {"PendingPods"},
     "fewest_nodes": {"SimulateResponse"},
     "keeps_longest": {"RankDeletionsResponse"},
@@ -248,7 +247,6 @@ def _documents(made: _Schema) -> _Json:
             clusters=made.array(state.Cluster),
         ),
         "ClusterDeletion": made.whole(state.DeleteClusterResponse),
-        "LeaseStatus": made.whole(lease_service_pb2.GetLeaseResponse),
         "WatchEvent": _closed(changed, ["cluster", "type"]),
         "ConstraintEvent": made.joined(
             **event, **judged_as, constraint=made.joined(inspector.ConstraintStatus)

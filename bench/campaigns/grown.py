@@ -17,7 +17,6 @@ from topospread_proto.v1 import (
     common_pb2,
     decision_service_pb2,
     inspector_service_pb2,
-    lease_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
 )
@@ -31,7 +30,6 @@ FILES: Any = (
     placement_service_pb2,
     planner_service_pb2,
     cluster_state_service_pb2,
-    lease_service_pb2,
     expander_pb2,
 )
 PLANS = ("ExplainPod", "Simulate", "RankDeletions", "PlanRebalance", "BestOptions")

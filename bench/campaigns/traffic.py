@@ -92,8 +92,7 @@ class Traffic:
         writes: list[tuple[str, MethodDescriptor]] = []
         for path, method in METHODS.values():
             if path in paths and method.name not in _ELSEWHERE:
-                lease = "Lease" in method.name
-                (reads if _only_reads(method) and not lease else writes).append((path, method))
+                (reads if _only_reads(method) else writes).append((path, method))
         self._reads, self._writes = reads, writes
 
     def read(self, random: Random) -> Request:
@@ -174,9 +173,8 @@ def settle(message: Any, cluster: str, *, newest: bool = False) -> None:
             message.consistency.CopyFrom(NOW)
         elif message.consistency.HasField("max_staleness"):
             message.consistency.ClearField("max_staleness")
-    for name in ("reservation_ttl", "lease_duration"):
-        if name in fields and 0 <= getattr(message, name).seconds < HOUR.seconds:
-            getattr(message, name).CopyFrom(HOUR)
+    if "reservation_ttl" in fields and 0 <= message.reservation_ttl.seconds < HOUR.seconds:
+        message.reservation_ttl.CopyFrom(HOUR)
     if "settings" in fields:
         _settle_gates(message.settings)
     if "scenario" in fields:
@@ -260,7 +258,7 @@ def _copy(message: Message) -> Message:
 def _forget(message: Any) -> None:
     """Take out what another server said."""
     fields = message.DESCRIPTOR.fields_by_name
-    for name in ("revision", "page_token", "cycle", "fencing_token", "reservation_id"):
+    for name in ("revision", "page_token", "cycle", "reservation_id"):
         if name in fields:
             message.ClearField(name)
     if "consistency" in fields and message.consistency.HasField("at_least_as_fresh"):

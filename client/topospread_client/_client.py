@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from topospread_proto.v1 import common_pb2 as common
     from topospread_proto.v1 import decision_service_pb2 as decision
     from topospread_proto.v1 import inspector_service_pb2 as inspector
-    from topospread_proto.v1 import lease_service_pb2 as lease
     from topospread_proto.v1 import placement_service_pb2 as placement
     from topospread_proto.v1 import planner_service_pb2 as planner
     from topospread_proto.v1 import scenario_pb2 as scenario
@@ -254,34 +253,6 @@ class Client:
 
     def get_server_info(self, **fields: Any) -> server.GetServerInfoResponse:
         return self._ask("GetServerInfo", fields)
-
-    def acquire_lease(
-        self, holder_identity: str, lease_duration: float, **fields: Any
-    ) -> lease.AcquireLeaseResponse:
-        return self._ask(
-            "AcquireLease", fields, holder_identity=holder_identity, lease_duration=lease_duration
-        )
-
-    def renew_lease(
-        self, holder_identity: str, fencing_token: int, lease_duration: float, **fields: Any
-    ) -> lease.RenewLeaseResponse:
-        return self._ask(
-            "RenewLease",
-            fields,
-            holder_identity=holder_identity,
-            fencing_token=fencing_token,
-            lease_duration=lease_duration,
-        )
-
-    def release_lease(
-        self, holder_identity: str, fencing_token: int, **fields: Any
-    ) -> lease.ReleaseLeaseResponse:
-        return self._ask(
-            "ReleaseLease", fields, holder_identity=holder_identity, fencing_token=fencing_token
-        )
-
-    def get_lease(self, **fields: Any) -> lease.GetLeaseResponse:
-        return self._ask("GetLease", fields)
 
     def simulate(self, pods: PodsLike, **fields: Any) -> planner.SimulateResponse:
         return self._ask("Simulate", fields, pods=self._calls.several(pods))

@@ -44,9 +44,8 @@ class Connection:
         tls: None speaks plain text.
         insecure: allow plain text to an address that is not this machine's own.
         retries: whether calls are repeated when the server was out of reach: those that change
-            nothing, PlacePod, ReserveNode and those of one's own lease, an ApplyObjects whose
-            objects all have a resourceVersion, and a ReleaseReservation that names the
-            reservation.
+            nothing, PlacePod and ReserveNode, an ApplyObjects whose objects all have a
+            resourceVersion, and a ReleaseReservation that names the reservation.
         token: sent with each call, where the server authenticates its callers.
         token_file: a file with the token instead; read again when it changes.
         retry_timeout: seconds after which a call is not repeated any more, though its own time-out

@@ -130,14 +130,6 @@ class StoreIdentityChanged(PreconditionFailed):
     """Store that is another one than before; an operator must accept it."""
 
 
-class Fenced(PreconditionFailed):
-    """Fencing token that is not the present lease's: acquire the lease, and list again."""
-
-
-class LeaseLost(PreconditionFailed):
-    """Lease that has expired or that another holds: acquire it again."""
-
-
 class NoFeedProgress(PreconditionFailed):
     """``not_older_than`` for a kind of which no sync reports its progress."""
 

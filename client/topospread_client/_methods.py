@@ -20,7 +20,7 @@ class Method(NamedTuple):
         name: without its service; no two services have the same.
         kind: name of the channel's method that makes its stub.
         idempotent: whether a call may be repeated, whatever its request: it changes nothing on the
-            server, or only what belongs to its caller, as a lease belongs to its holder.
+            server.
     """
 
     name: str
@@ -47,7 +47,7 @@ def _method(method: MethodDescriptor) -> Method:
 
 METHODS: Final = {
     method.name: _method(method)
-    for of in ("decision", "cluster_state", "placement", "planner", "inspector", "lease", "server")
+    for of in ("decision", "cluster_state", "placement", "planner", "inspector", "server")
     for service in import_module(
         f"topospread_proto.v1.{of}_service_pb2"
     ).DESCRIPTOR.services_by_name.values()

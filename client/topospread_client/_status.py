@@ -43,8 +43,6 @@ _REASONS: Final[Mapping[str, type[errors.TopospreadClientError]]] = {
     "CYCLE_EXPIRED": errors.CycleExpired,
     "NODE_TABLE_CHANGED": errors.NodeTableChanged,
     "STORE_IDENTITY_CHANGED": errors.StoreIdentityChanged,
-    "FENCED": errors.Fenced,
-    "LEASE_LOST": errors.LeaseLost,
     "NO_FEED_PROGRESS": errors.NoFeedProgress,
     "REPLACE_INCOMPLETE": errors.ReplaceIncomplete,
 }

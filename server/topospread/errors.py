@@ -210,7 +210,7 @@ class PodNotFound(NotFound, reason="POD_NOT_FOUND"):
 
 
 class ObjectNotFound(NotFound):
-    """There is no such object, reservation or lease."""
+    """There is no such object or reservation."""
 
 
 class PreconditionFailed(TopospreadError, code="FAILED_PRECONDITION"):
@@ -243,16 +243,11 @@ class IdentityChanged(PreconditionFailed, reason="STORE_IDENTITY_CHANGED"):
     """The store is not the one the index was built from; accept it or replace all kinds."""
 
 
-class Fenced(PreconditionFailed, reason="FENCED"):
-    """A write's fencing token is not that of the lease: acquire the lease, and list again."""
+class Fenced(TopospreadError):
+    """A sync's fencing token is not that of the lease: another server syncs the cluster now.
 
-    names = "holder"
-
-
-class LeaseLost(PreconditionFailed, reason="LEASE_LOST"):
-    """The lease is another's, or has ended: acquire it anew."""
-
-    names = "holder"
+    No caller gets it.
+    """
 
 
 class NoFeedProgress(PreconditionFailed, reason="NO_FEED_PROGRESS"):

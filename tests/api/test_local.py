@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 WRITING = {
     "ApplyObjects", "DeleteObjects", "ReplaceObjects", "DeleteCluster",
     "PlacePod", "ReserveNode", "ReleaseReservation",
-    "AcquireLease", "RenewLease", "ReleaseLease", "GetLease",
 }  # fmt: skip
 
 
@@ -163,7 +162,7 @@ def world() -> tuple[LocalConversation, World]:
     revision = Token.decode(table.meta.revision).revision
     strange = Token("another", Revision(revision.number, "tag")).encode()
     unused: Any = None
-    found = World(unused, strange, 0, table.node_table_id)
+    found = World(unused, strange, table.node_table_id)
     page = talk.api.call("ListObjects", state.ListObjectsRequest(kind=NODES, page_size=1))
     found.pages["ListObjects"] = page.next_page_token
     return talk, found

@@ -23,7 +23,6 @@ from topospread_proto.v1 import (
     cluster_state_service_pb2,
     decision_service_pb2,
     inspector_service_pb2,
-    lease_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
     server_service_pb2,
@@ -40,7 +39,6 @@ API = (
     cluster_state_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
-    lease_service_pb2,
     server_service_pb2,
 )
 """The files of all services."""
@@ -55,8 +53,6 @@ CHANGING = {
     "expire_time",
     "reservation_id",
     "start_time",
-    "fencing_token",
-    "remaining",
     "store_unreachable_for",
     "version",
     "store",
@@ -125,11 +121,7 @@ def _made(channel: Any, asked: Call, values: dict[str, str], more: bytes) -> lis
         return [{"failed": error.code().name}]
     call.cancel()
     last: Any = answers[-1]
-    if asked.call.endswith("/AcquireLease"):
-        values["@token"] = str(last.lease.fencing_token)
-    elif not asked.reads and (
-        revision := str(getattr(getattr(last, "meta", None), "revision", ""))
-    ):
+    if not asked.reads and (revision := str(getattr(getattr(last, "meta", None), "revision", ""))):
         values.setdefault("@first", revision)
         values["@last"] = revision
     return [_lasting(answer) for answer in answers]

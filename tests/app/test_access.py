@@ -41,8 +41,6 @@ ROLES = {
     "PlacementService": "place",
     "PlacementService/GetReservation": "read",
     "PlacementService/ListReservations": "read",
-    "LeaseService": "write",
-    "LeaseService/GetLease": "read",
     "ServerService": "read",
     "ClusterStateService": "read",
     "ClusterStateService/ApplyObjects": "write",

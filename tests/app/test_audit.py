@@ -24,8 +24,6 @@ from topospread_client import pod_from_manifest
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import (
     common_pb2,
-    lease_service_pb2,
-    lease_service_pb2_grpc,
     placement_service_pb2,
     placement_service_pb2_grpc,
 )
@@ -35,9 +33,6 @@ CHANGES = {
     "ClusterStateService/DeleteObjects",
     "ClusterStateService/ReplaceObjects",
     "ClusterStateService/DeleteCluster",
-    "LeaseService/AcquireLease",
-    "LeaseService/RenewLease",
-    "LeaseService/ReleaseLease",
     "PlacementService/PlacePod",
     "PlacementService/ReserveNode",
     "PlacementService/ReleaseReservation",
@@ -171,7 +166,6 @@ def test_lines_of_hostile_names_are_short_and_soon_written(lines, pump):
     pod.metadata.name = name
     with served() as server, Peer(server.address) as peer:
         places: Any = placement_service_pb2_grpc.PlacementServiceStub(peer.channel)
-        leases: Any = lease_service_pb2_grpc.LeaseServiceStub(peer.channel)
         calls = [
             (
                 places.ReleaseReservation,
@@ -189,7 +183,6 @@ def test_lines_of_hostile_names_are_short_and_soon_written(lines, pump):
                     pod=common_pb2.PodSource(object=pod), node=name
                 ),
             ),
-            (leases.AcquireLease, lease_service_pb2.AcquireLeaseRequest(holder_identity=name)),
             (peer.state.DeleteCluster, pb.DeleteClusterRequest(cluster=name)),
         ]
         peer.apply(*two_zones())

@@ -156,7 +156,7 @@ def test_an_expander_port_without_authentication_is_logged_at_the_start(access, 
 # ------------------------------ one cluster's own
 
 
-NONE = {"revision": "none", "fencing_token": "1"}
+NONE = {"revision": "none"}
 """What stands for that which answers reported."""
 
 

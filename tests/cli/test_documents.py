@@ -54,8 +54,6 @@ ANSWERS = [
     (("plan-rebalance",), "", "RebalancePlan"),
     (("dump",), "", "List"),
     (("status",), "", "ServerStatus"),
-    (("lease", "get"), "", "LeaseStatus"),
-    (("lease", "get", "--cluster", "missing"), "", "Error"),
     (("version",), "", "Version"),
     (("config", "check"), "", "ConfigurationCheck"),
     (("evaluate",), "", "Error"),
@@ -65,14 +63,6 @@ ANSWERS = [
     (("get", "nodes", "--cluster", "missing"), "", "Error"),
     (("status", "--address", "127.0.0.1:1"), "", "Error"),
 ]
-
-
-@pytest.fixture
-def loaded(loaded, address, cluster):
-    """The command, with a small cluster written that has a feeder."""
-    with Client(address, cluster=cluster) as client:
-        client.acquire_lease("feeder", 60)
-    return loaded
 
 
 @pytest.mark.parametrize(("arguments", "stdin", "kind"), ANSWERS, ids=str)
@@ -147,16 +137,9 @@ def test_observed_versions_are_absent_until_known(loaded, address, cluster):
 
     assert "observed" not in item()
     with Client(address, cluster=cluster) as client:
-        token = client.acquire_lease("feeder", 60).lease.fencing_token
         seen = [ResourceVersion(kind=KIND_POD, resource_version="7")]
-        client.apply_objects([], observed=seen, fencing_token=token)
+        client.apply_objects([], observed=seen)
     assert item()["observed"] == [{"kind": "Pod", "resourceVersion": "7"}]
-
-
-def test_lease_is_printed_without_its_fencing_token(loaded):
-    lease = json.loads(loaded("lease", "get", "-o", "json").out)["lease"]
-    assert (lease["holderIdentity"], lease["leaseDuration"]) == ("feeder", "60s")
-    assert "fencingToken" not in lease
 
 
 def test_refusal_of_a_server_has_its_reason(loaded):

@@ -13,7 +13,7 @@ from topospread.cli.main import run
 from topospread.cli.options import ClientOptions
 
 
-@pytest.mark.parametrize("group", [(), ("config",), ("token",), ("lease",)], ids=str)
+@pytest.mark.parametrize("group", [(), ("config",), ("token",)], ids=str)
 def test_group_alone_prints_its_help_as_the_answer(bare, group):
     said = bare(*group)
     assert (said.code, said.err) == (DONE, "")

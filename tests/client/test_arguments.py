@@ -75,8 +75,7 @@ MISTAKES: list[tuple[Callable[[Any], object], str, str]] = [
     (lambda c: c.rank_deletions(nodes=[{"kind": "Pod"}]), "nodes[0]", "must be a Node"),
     # Numbers that do not fit.
     (lambda c: c.evaluate_pod(POD, top_k=2**40), "topK", "integer of 32 bits, got number 10995"),
-    (lambda c: c.renew_lease("a", 2**70, 5), "fencingToken", "64 bits"),
-    (lambda c: c.release_lease("a", "1"), "fencingToken", 'string "1"'),
+    (lambda c: c.evaluate_pod(POD, top_k="1"), "topK", 'string "1"'),
     # Durations.
     (lambda c: c.place_pod(POD, reservation_ttl=math.inf), "reservationTtl", "inf is"),
     (lambda c: c.evaluate_pod(POD, timeout="1"), "timeout", "'1'"),

@@ -109,8 +109,6 @@ def test_violations_are_read_from_the_details(connect, script):
         ("CYCLE_EXPIRED", "topospread.io", errors.CycleExpired),
         ("NODE_TABLE_CHANGED", "topospread.io", errors.NodeTableChanged),
         ("STORE_IDENTITY_CHANGED", "topospread.io", errors.StoreIdentityChanged),
-        ("FENCED", "topospread.io", errors.Fenced),
-        ("LEASE_LOST", "topospread.io", errors.LeaseLost),
         ("NO_FEED_PROGRESS", "topospread.io", errors.NoFeedProgress),
         ("REPLACE_INCOMPLETE", "topospread.io", errors.PreconditionFailed),
         ("SOMETHING_NEWER", "topospread.io", errors.PreconditionFailed),

@@ -58,10 +58,7 @@ WRONG: tuple[Any, ...] = (
 RIGHT: dict[str, Any] = {
     "cluster": "c",
     "constraint_id": "c",
-    "fencing_token": 1,
-    "holder_identity": "me",
     "kind": "POD",
-    "lease_duration": 5.0,
     "name": "n",
     "node": "n",
     "objects": [],

@@ -18,7 +18,6 @@ from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
 from topospread_proto.v1 import decision_service_pb2 as decision
 from topospread_proto.v1 import inspector_service_pb2 as inspector
-from topospread_proto.v1 import lease_service_pb2 as lease
 from topospread_proto.v1 import placement_service_pb2 as placement
 from topospread_proto.v1 import planner_service_pb2 as planner
 from topospread_proto.v1 import rebalance_pb2 as rebalance
@@ -73,14 +72,12 @@ class World:
 
     Attributes:
         strange: a revision of another store.
-        fence: of a lease that its holder has lost.
         table: the id of its node table.
         pages: tokens of second pages, by method.
     """
 
     peer: Peer
     strange: str
-    fence: int
     table: str
     pages: dict[str, str] = field(default_factory=dict)
 
@@ -114,7 +111,6 @@ OLD_TABLE = common.NodeSelection(indices=common.NodeIndices(node_table_id="gone"
 NO_SKEW = kubernetes.TopologySpreadConstraint(
     max_skew=0, topology_key="zone", when_unsatisfiable="ScheduleAnyway"
 )
-HOUR = Duration(seconds=3600)
 NO_FEED = common.Consistency(
     not_older_than=common.ObservedVersions(
         versions=[common.ResourceVersion(kind=common.KIND_POD, resource_version="5")]
@@ -284,10 +280,7 @@ CAUSES: list[Cause] = [
     *of_all("CLUSTER_NOT_FOUND", **in_cluster("nowhere")),
     *bad("cluster", INVALID, **in_cluster("No DNS label")),
     *bad("cluster", INVALID,
-         ApplyObjects=state.ApplyObjectsRequest(cluster="A", objects=[node("n", "a")]),
-         AcquireLease=lease.AcquireLeaseRequest(
-             cluster="A", holder_identity="me", lease_duration=HOUR),
-         GetLease=lease.GetLeaseRequest(cluster="A")),
+         ApplyObjects=state.ApplyObjectsRequest(cluster="A", objects=[node("n", "a")])),
     *bad("start.cluster", INVALID, ReplaceObjects=replace(cluster="A")),
     *bad("cluster", REQUIRED, DeleteCluster=state.DeleteClusterRequest()),
     *bad("consistency.atLeastAsFresh", INVALID, **reading(consistency=fresh("none of ours"))),
@@ -439,22 +432,6 @@ CAUSES: list[Cause] = [
     *bad("objects[0].kind", UNKNOWN, DeleteObjects=state.DeleteObjectsRequest(
         objects=[state.ObjectReference(name="x")]
     )),
-    *bad("fencingToken", INVALID,
-         ApplyObjects=state.ApplyObjectsRequest(objects=[node("n", "a")], fencing_token=-1),
-         DeleteObjects=state.DeleteObjectsRequest(
-             objects=[state.ObjectReference(kind=NODES, name="n")], fencing_token=-1),
-         RenewLease=lease.RenewLeaseRequest(holder_identity="me", lease_duration=HOUR),
-         ReleaseLease=lease.ReleaseLeaseRequest(holder_identity="me")),
-    *[
-        Cause(name, "FENCED", request)
-        for name, request in {
-            "ApplyObjects": lambda world: state.ApplyObjectsRequest(
-                objects=[node("n", "a")], fencing_token=world.fence),
-            "DeleteObjects": lambda world: state.DeleteObjectsRequest(
-                objects=[state.ObjectReference(kind=NODES, name="n")], fencing_token=world.fence),
-            "ReplaceObjects": lambda world: replace(fencing_token=world.fence),
-        }.items()
-    ],
     *bad("start", REQUIRED, ReplaceObjects=replace()[1:]),
     *bad("start.kind", UNKNOWN, ReplaceObjects=replace(kind=0)),
     *bad("start.kinds[1]", UNKNOWN, ReplaceObjects=replace(cluster="new", kinds=[NODES, 7])),
@@ -470,13 +447,6 @@ CAUSES: list[Cause] = [
     *of_all("OBJECT_NOT_FOUND", GetObject=state.GetObjectRequest(kind=NODES, name="none")),
     *bad("kinds[0]", UNKNOWN, WatchObjects=state.WatchObjectsRequest(kinds=[NO_VALUE])),
     *bad("revision", INVALID, WatchObjects=state.WatchObjectsRequest(revision="x")),
-    # ------------------------------ leases
-    *bad("holderIdentity", INVALID, AcquireLease=lease.AcquireLeaseRequest(lease_duration=HOUR)),
-    *bad("leaseDuration", INVALID, AcquireLease=lease.AcquireLeaseRequest(holder_identity="me"),
-         RenewLease=lease.RenewLeaseRequest(holder_identity="me", fencing_token=1)),
-    Cause("RenewLease", "LEASE_LOST", lambda world: lease.RenewLeaseRequest(
-        holder_identity="me", fencing_token=world.fence, lease_duration=HOUR
-    )),
     # ------------------------------ plans
     *bad("pods", REQUIRED, Simulate=planner.SimulateRequest()),
     *bad(f"pods[1].pod.object.{SKEW}", INVALID, Simulate=planner.SimulateRequest(
@@ -523,7 +493,7 @@ CAUSES: list[Cause] = [
 
 
 def make_world(peer: Peer) -> World:
-    """Write two zones and a crooked pod to a server, take a lease and lose it to another."""
+    """Write two zones and a crooked pod to a server."""
     manifest = incoming(maxSkew=0)
     manifest["metadata"]["name"] = "crooked"
     crooked = state.ClusterObject(pod=pod_from_manifest(manifest))
@@ -532,12 +502,7 @@ def make_world(peer: Peer) -> World:
     table = one_answer(
         peer, "GetNodeTable", state.GetNodeTableResponse, state.GetNodeTableRequest()
     )
-    made = World(peer, strange, 0, table.node_table_id)
-    made.fence = _acquire(peer, "me").lease.fencing_token
-    one_answer(peer, "ReleaseLease", lease.ReleaseLeaseResponse, lease.ReleaseLeaseRequest(
-        holder_identity="me", fencing_token=made.fence
-    ))  # fmt: skip
-    _acquire(peer, "other")
+    made = World(peer, strange, table.node_table_id)
     page = state.ListObjectsRequest(kind=NODES, page_size=1)
     listed = one_answer(peer, "ListObjects", state.ListObjectsResponse, page)
     made.pages["ListObjects"] = listed.next_page_token
@@ -548,14 +513,6 @@ def one_answer(peer: Peer, name: str, kind: Any, request: Message) -> Any:
     """Call a method by name; its answer."""
     (raw,) = ask(peer.channel, NAMED[name], [request])
     return kind.FromString(raw)
-
-
-def _acquire(peer: Peer, holder: str) -> lease.AcquireLeaseResponse:
-    request = lease.AcquireLeaseRequest(holder_identity=holder, lease_duration=HOUR)
-    answer: lease.AcquireLeaseResponse = one_answer(
-        peer, "AcquireLease", lease.AcquireLeaseResponse, request
-    )
-    return answer
 
 
 def messages_of(cause: Cause, world: World) -> Sequence[Message]:

@@ -45,8 +45,6 @@ REASONS = {
     "CYCLE_EXPIRED": _expected(CODE.FAILED_PRECONDITION),
     "NODE_TABLE_CHANGED": _expected(CODE.FAILED_PRECONDITION, metadata=("nodeTableId",)),
     "STORE_IDENTITY_CHANGED": _expected(CODE.FAILED_PRECONDITION),
-    "FENCED": _expected(CODE.FAILED_PRECONDITION, metadata=("holder",)),
-    "LEASE_LOST": _expected(CODE.FAILED_PRECONDITION, metadata=("holder",)),
     "NO_FEED_PROGRESS": _expected(CODE.FAILED_PRECONDITION, metadata=("kind",)),
     "REVISION_COMPACTED": _expected(CODE.OUT_OF_RANGE, metadata=("oldestRevision",)),
     "REVISION_OF_OTHER_HISTORY": _expected(CODE.OUT_OF_RANGE),

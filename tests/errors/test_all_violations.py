@@ -22,7 +22,6 @@ from topospread_client import pod_from_manifest
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
 from topospread_proto.v1 import decision_service_pb2 as decision
-from topospread_proto.v1 import lease_service_pb2 as lease
 from topospread_proto.v1 import placement_service_pb2 as placement
 
 if TYPE_CHECKING:
@@ -134,43 +133,28 @@ MISTAKES: Mapping[str, tuple[Any, set[str]]] = {
     ),
     "ApplyObjects": (
         state.ApplyObjectsRequest(
-            cluster="A", objects=[node("a/b", "a"), node("", "a")], fencing_token=-1,
-            observed=OBSERVED,
+            cluster="A", objects=[node("a/b", "a"), node("", "a")], observed=OBSERVED,
         ),
         {
             "cluster", "objects[0].node.metadata.name", "objects[1].node.metadata.name",
-            "fencingToken", "observed[0].kind", "observed[0].resourceVersion",
+            "observed[0].kind", "observed[0].resourceVersion",
         },
     ),
     "DeleteObjects": (
         state.DeleteObjectsRequest(
-            cluster="A", fencing_token=-1, observed=OBSERVED,
+            cluster="A", observed=OBSERVED,
             objects=[state.ObjectReference(name="x"), state.ObjectReference(kind=common.KIND_NODE)],
         ),
         {
-            "cluster", "objects[0].kind", "objects[1].name", "fencingToken", "observed[0].kind",
+            "cluster", "objects[0].kind", "objects[1].name", "observed[0].kind",
             "observed[0].resourceVersion",
         },
     ),
     "ReplaceObjects": (
         state.ReplaceObjectsRequest(start=state.ReplaceStart(
-            cluster="A", kind=NO_VALUE, resource_version="x", fencing_token=-1, kinds=[NO_VALUE]
+            cluster="A", kind=NO_VALUE, resource_version="x", kinds=[NO_VALUE]
         )),
-        {
-            "start.cluster", "start.kind", "start.resourceVersion", "start.fencingToken",
-            "start.kinds[0]",
-        },
-    ),
-    "AcquireLease": (
-        lease.AcquireLeaseRequest(cluster="A", holder_identity="a b", lease_duration=NEGATIVE),
-        {"cluster", "holderIdentity", "leaseDuration"},
-    ),
-    "RenewLease": (
-        lease.RenewLeaseRequest(cluster="A", holder_identity="a b", lease_duration=NEGATIVE),
-        {"cluster", "holderIdentity", "leaseDuration", "fencingToken"},
-    ),
-    "ReleaseLease": (
-        lease.ReleaseLeaseRequest(cluster="A"), {"cluster", "holderIdentity", "fencingToken"}
+        {"start.cluster", "start.kind", "start.resourceVersion", "start.kinds[0]"},
     ),
 }  # fmt: skip
 
@@ -243,23 +227,6 @@ def test_unreadable_templates_are_reported_in_the_order_of_options(peer):
     )
     found = refused(peer.channel, EXPANDER, [request])
     assert found.paths == [f"nodeBytesMap[{group}]" for group in groups]
-
-
-SHORT_OR_LONG = [
-    *(Duration(nanos=nanos) for nanos in (0, 400_000, 999_999)),
-    Duration(seconds=3601),
-]
-
-
-@pytest.mark.parametrize("duration", SHORT_OR_LONG)
-def test_bounds_of_a_lease_duration_are_reported(peer, duration):
-    request = lease.AcquireLeaseRequest(holder_identity="me", lease_duration=duration)
-    (wrong,) = (
-        refused(peer.channel, NAMED["AcquireLease"], [request])
-        .details["BadRequest"]
-        .field_violations
-    )
-    assert wrong.description == "must be at least a millisecond and at most an hour"
 
 
 # ------------------------------ several arms of a pod

@@ -122,13 +122,6 @@ def test_refused_pods_of_a_batch(world):
 # ------------------------------ metadata
 
 
-def test_lease_error_names_the_holder(world):
-    for name in ("ApplyObjects", "RenewLease"):
-        (cause,) = [c for c in CAUSES if c.method == name and c.reason in ("FENCED", "LEASE_LOST")]
-        found = refused(world.peer.channel, NAMED[name], messages_of(cause, world))
-        assert found.metadata == {"holder": "other"}
-
-
 def test_node_table_error_has_the_current_id(world):
     table = one_answer(world.peer, "GetNodeTable", state.GetNodeTableResponse,
                  state.GetNodeTableRequest())  # fmt: skip

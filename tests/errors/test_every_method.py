@@ -46,8 +46,6 @@ EXAMPLES: Mapping[str, Callable[[], Exception]] = {
     "CYCLE_EXPIRED": lambda: errors.CycleExpired("it expired"),
     "NODE_TABLE_CHANGED": lambda: errors.NodeTableChanged("another table", "t"),
     "STORE_IDENTITY_CHANGED": lambda: errors.IdentityChanged("another store"),
-    "FENCED": lambda: errors.Fenced("another syncs it", "somebody"),
-    "LEASE_LOST": lambda: errors.LeaseLost("it ended", "somebody"),
     "NO_FEED_PROGRESS": lambda: errors.NoFeedProgress("nobody says", "KIND_POD"),
     "REVISION_COMPACTED": lambda: errors.RevisionCompacted("too old", (7, "tag"), "token"),
     "REVISION_OF_OTHER_HISTORY": lambda: errors.RevisionOfOtherHistory("of another store"),

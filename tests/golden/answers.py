@@ -17,15 +17,14 @@ HIDDEN: Final = "…"
 """Stands for an id or a time that was set."""
 
 DROPPED: Final = frozenset(
-    {"meta", "lag", "store_unreachable_for", "conflict_count", "cycle_remade", "remaining"}
-    | {"group_count"}
+    {"meta", "lag", "store_unreachable_for", "conflict_count", "cycle_remade"} | {"group_count"}
 )
 """Fields that depend on the moment."""
 
 IDS: Final = frozenset(
     {"cycle", "reservation_id", "request_id", "store_identity", "revision"}
     | {"next_page_token", "settings_digest", "version", "traceparent"}
-    | {"expire_time", "start_time", "fencing_token"}
+    | {"expire_time", "start_time"}
 )
 """Fields whose value is one server's own; that they are set is compared."""
 

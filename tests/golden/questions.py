@@ -33,7 +33,6 @@ from topospread_proto.v1 import common_pb2 as common
 from topospread_proto.v1 import decision_service_pb2 as decision
 from topospread_proto.v1 import deletion_order_pb2 as deletion
 from topospread_proto.v1 import inspector_service_pb2 as inspector
-from topospread_proto.v1 import lease_service_pb2 as lease
 from topospread_proto.v1 import placement_service_pb2 as placement
 from topospread_proto.v1 import planner_service_pb2 as planner
 from topospread_proto.v1 import rebalance_pb2 as rebalance
@@ -179,7 +178,6 @@ def ask_everything(talk: Conversation) -> None:
 
     talk.begin("methods")
     writes(talk)
-    leases(talk)
     options(talk)
     extender(talk)
 
@@ -475,23 +473,6 @@ def writes(talk: Conversation) -> None:
     talk.ask("gone", state.GetClusterRequest(**about))
     talk.ask("", state.ListClustersRequest())
     talk.ask("", server.GetServerInfoRequest())
-
-
-def leases(talk: Conversation) -> None:
-    """Take, renew and give back a lease."""
-    mine: Any = {"cluster": "leased", "holder_identity": "first"}
-    taken = talk.ask("first", lease.AcquireLeaseRequest(**mine, lease_duration=HOUR))
-    token = taken.lease.fencing_token
-    other = lease.AcquireLeaseRequest(
-        cluster="leased", holder_identity="second", lease_duration=HOUR
-    )
-    talk.ask("second", other)
-    renewed = lease.RenewLeaseRequest(**mine, fencing_token=token, lease_duration=HOUR)
-    talk.ask("", renewed)
-    talk.ask("", lease.GetLeaseRequest(cluster="leased"))
-    talk.ask("", lease.ReleaseLeaseRequest(**mine, fencing_token=token))
-    talk.ask("lost", renewed)
-    talk.ask("free", lease.GetLeaseRequest(cluster="leased"))
 
 
 def options(talk: Conversation) -> None:

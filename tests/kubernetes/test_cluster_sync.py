@@ -497,15 +497,14 @@ def test_a_store_that_was_emptied_is_filled_again(
 def test_nothing_is_stored_beside_the_clusters_of_callers(
     tmp_path: Path, api: ApiServer, start_redis: Callable[..., RedisProcess]
 ) -> None:
-    """So that no name of the server's own is one that a caller could write, or lease."""
+    """So that no name of the server's own is one that a caller could write."""
     redis = start_redis()
     with synced(tmp_path, api, store=redis.url) as (state, server):
         until(lambda: server.ready()[0], "all kinds listed")
-        state.client.acquire_lease("me", 60.0, cluster="leased")
         assert [each.name for each in state.client.list_clusters()] == ["default"]
         with redis.client() as stored:
             parts = {key.split(b":")[1] for key in stored.scan_iter()}
-        assert parts == {b"{default}", b"{leased}"}
+        assert parts == {b"{default}"}
 
 
 def test_until_the_cluster_is_listed_the_server_is_not_ready(

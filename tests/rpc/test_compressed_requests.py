@@ -19,7 +19,6 @@ from topospread_proto.v1 import (
     cluster_state_service_pb2,
     decision_service_pb2,
     inspector_service_pb2,
-    lease_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
 )
@@ -28,7 +27,6 @@ CODE = grpc.StatusCode
 MIB = 1 << 20
 MODULES = (
     cluster_state_service_pb2,
-    lease_service_pb2,
     frames_pb2,
     placement_service_pb2,
     planner_service_pb2,

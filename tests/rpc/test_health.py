@@ -72,4 +72,6 @@ def test_health_of_an_unknown_service():
         watch = stub(peer).Watch(asked("no.Service"), timeout=PATIENCE)
         assert next(watch).status == STATUS.SERVICE_UNKNOWN
         watch.cancel()
-        assert next(stub(peer).Watch(asked("topospread.v1.LeaseService"))).status == STATUS.SERVING
+        assert (
+            next(stub(peer).Watch(asked("topospread.v1.PlacementService"))).status == STATUS.SERVING
+        )

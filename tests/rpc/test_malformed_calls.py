@@ -136,7 +136,6 @@ def test_reflection_lists_the_served_services(peer):
         "topospread.v1.PlacementService",
         "topospread.v1.PlannerService",
         "topospread.v1.InspectorService",
-        "topospread.v1.LeaseService",
         "topospread.v1.ServerService",
         "grpcplugin.Expander",
         "grpc.health.v1.Health",

@@ -20,9 +20,7 @@ DESCRIPTORS = RECORDED / "descriptors.binpb"
 
 def current() -> FileDescriptorSet:
     """Descriptors of the code at hand."""
-    # A server's process knows all of them once each service was asked for.
-    for module in ("topospread.app.server", "topospread_proto.v1.lease_service_pb2"):
-        import_module(module)
+    import_module("topospread.app.server")  # which knows all of them
     pool = descriptor_pool.Default()
     found = FileDescriptorSet()
     for path in sorted((ROOT / "proto").rglob("*.proto")):

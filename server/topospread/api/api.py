@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from topospread.service.decisions.engine import Engine
     from topospread.service.inspecting.inspector import Inspector
     from topospread.service.placement.places import Places
-    from topospread.service.state.leases import Leases
     from topospread.service.state.write import StateWriter
     from topospread.store.api import Reader
     from topospread.telemetry.metrics import Metrics
@@ -42,7 +41,6 @@ class Writing:
 
     placement: Places
     writes: StateWriter
-    leases: Leases
     metrics: Metrics
 
 
@@ -157,12 +155,6 @@ def _constraints(cases: UseCases) -> Methods:
     return InspectorServicer(cases.inspector()).methods()
 
 
-def _leases(cases: UseCases) -> Methods:
-    from topospread.api.lease import LeaseServicer
-
-    return LeaseServicer(_writing(cases).leases).methods()
-
-
 def _server(cases: UseCases) -> Methods:
     from topospread.api.server_info import ServerInfoServicer
 
@@ -192,5 +184,4 @@ _WRITING: Final[tuple[tuple[str, str, _Maker], ...]] = (
     ("ClusterStateService", "ApplyObjects DeleteObjects ReplaceObjects", _state_writes),
     ("ClusterStateService", "DeleteCluster", _state_writes),
     ("PlacementService", "PlacePod ReserveNode ReleaseReservation", _places),
-    ("LeaseService", "AcquireLease RenewLease ReleaseLease GetLease", _leases),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from topospread.api.decode import any_kind, check_required, object_key, object_kind
 from topospread.api.envelope import read_cluster
@@ -64,7 +64,6 @@ class ClusterStateWriteServicer:
         wrong = Problems()
         cluster = read_cluster(request, wrong)
         objects = wrong.read(_incoming, request.objects, "objects")
-        fence = wrong.read(_fence, request, "fencingToken")
         observed = wrong.read(observed_from_proto, request.observed, "observed")
         unknown = wrong.read(_unknown_kinds, request)
         wrong.raise_all()
@@ -74,7 +73,6 @@ class ClusterStateWriteServicer:
             force=request.force,
             timeout=call.time_left(),
             traced=store_spans(call, request.cluster),
-            fence=fence,
             observed=observed,
             unknown=unknown,
         )
@@ -88,7 +86,6 @@ class ClusterStateWriteServicer:
         wrong = Problems()
         cluster = read_cluster(request, wrong)
         removals = wrong.read(_removals, request)
-        fence = wrong.read(_fence, request, "fencingToken")
         observed = wrong.read(observed_from_proto, request.observed, "observed")
         wrong.raise_all()
         written = self._writes.delete(
@@ -97,7 +94,6 @@ class ClusterStateWriteServicer:
             force=request.force,
             timeout=call.time_left(),
             traced=store_spans(call, request.cluster),
-            fence=fence,
             observed=observed,
         )
         keys = [removal.key for removal in removals]
@@ -121,7 +117,6 @@ class ClusterStateWriteServicer:
         wrong.read(_check_started, cluster)
         kind = wrong.read(object_kind, start.kind, "start.kind")
         wrong.read(check_version, version or "0", "start.resourceVersion")
-        fence = wrong.read(_fence, start, "start.fencingToken")
         kinds = wrong.read(_feed_kinds, start.kind, start.kinds)
         reported = wrong.read(_reported_version, start.kubernetes_version)
         wrong.raise_all()
@@ -134,7 +129,6 @@ class ClusterStateWriteServicer:
                 force=start.force,
                 timeout=call.time_left(),
                 traced=store_spans(call, start.cluster),
-                fence=fence,
                 kinds=kinds,
                 kubernetes_version=reported,
             )
@@ -228,20 +222,6 @@ def _unknown_kinds(request: pb.ApplyObjectsRequest) -> dict[Kind, str]:
             found[kind] = each.reason
     wrong.raise_all()
     return found
-
-
-def _fence(request: Any, path: str) -> int:
-    """The fencing token of a write; 0 where there is none.
-
-    Raises:
-        InvalidRequest: it is no lease's token.
-    """
-    if not request.HasField("fencing_token"):
-        return 0
-    fence: int = request.fencing_token
-    if fence <= 0:
-        raise InvalidRequest.of([invalid(path, fence, "must be that of a lease, or absent")])
-    return fence
 
 
 def _incoming(objects: Iterable[pb.ClusterObject], path: str) -> list[IncomingObjects]:

@@ -29,7 +29,6 @@ from topospread.service.decisions.engine import Engine
 from topospread.service.inspecting.inspector import Inspector
 from topospread.service.inspecting.monitoring import ConstraintMonitor
 from topospread.service.placement.places import Places
-from topospread.service.state.leases import Leases
 from topospread.service.state.write import StateWriter, WriteLimits
 from topospread.spread.settings import known_version, known_versions
 from topospread.store.observed import OPERATIONS, observed_store
@@ -138,7 +137,6 @@ def build(
         made.callback(monitor.stop)
     placement = Places(engine, store)
     writes = StateWriter(store, replicas, WriteLimits(clusters=settings.max_clusters))
-    leases = Leases(store, settings.max_clusters)
     facts = ServerFacts(
         version,
         store.address,
@@ -176,7 +174,7 @@ def build(
                 metrics=metrics,
                 inspector=lambda: inspector,
                 facts=lambda: facts,
-                writing=Writing(placement=placement, writes=writes, leases=leases, metrics=metrics),
+                writing=Writing(placement=placement, writes=writes, metrics=metrics),
             )
         ),
         monitor=monitor,

@@ -118,28 +118,11 @@ def _deleted_cluster(request: Any, answer: Any) -> dict[str, object]:
     return {} if answer is None else {"objects": answer.object_count}
 
 
-def _lease(request: Any, answer: Any) -> dict[str, object]:
-    fields: dict[str, object] = {"holder": request.holder_identity}
-    if answer is not None:
-        fields["acquired"] = getattr(answer, "acquired", True)
-        if answer.lease.HasField("fencing_token"):
-            fields["fencing_token"] = answer.lease.fencing_token
-    return fields
-
-
-def _released_lease(request: Any, answer: Any) -> dict[str, object]:
-    del answer
-    return {"holder": request.holder_identity, "fencing_token": request.fencing_token}
-
-
 FIELDS: Final[Mapping[str, Describe]] = {
     "ApplyObjects": _changed_objects,
     "DeleteObjects": _changed_objects,
     "ReplaceObjects": _replaced_objects,
     "DeleteCluster": _deleted_cluster,
-    "AcquireLease": _lease,
-    "RenewLease": _lease,
-    "ReleaseLease": _released_lease,
     "PlacePod": _placement,
     "ReserveNode": _placement,
     "ReleaseReservation": _released_reservation,

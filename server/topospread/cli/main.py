@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 VERBS: Final = (
     *("serve", "apply", "delete", "get", "watch", "dump", "evaluate", "explain", "report"),
     *("lint", "place", "reserve", "release", "rank-deletions", "simulate", "plan-rebalance"),
-    *("status", "lease", "token", "config", "completion", "version"),
+    *("status", "token", "config", "completion", "version"),
 )
 
 _TOGETHER: Final = {
     **dict.fromkeys(("place", "reserve", "release"), "placements"),
-    **dict.fromkeys(("lease", "completion", "version"), "about"),
+    **dict.fromkeys(("completion", "version"), "about"),
 }
 """Modules of several verbs, which have the verbs' names there.
 

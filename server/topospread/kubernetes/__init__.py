@@ -1,6 +1,6 @@
 """The sync: keeps a cluster's state as its API server has it.
 
-- ``cluster_sync.ClusterSync``: elects a leader by the lease of LeaseService; the others stand by.
+- ``cluster_sync.ClusterSync``: elects a leader by the lease in the store; the others stand by.
 - ``reflector``: lists a kind, then watches it; ``delta_queue``: what waits to be written.
 - ``sink``: where it is written, the use cases of this process or a server elsewhere.
 - ``api_server``, with ``kubeconfig`` and ``credential_program``: the official client, bounded.

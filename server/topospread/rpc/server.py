@@ -73,11 +73,11 @@ class Pools:
     Attributes:
         turn: of all long computations of the process: one goes on at a time, beside short ones.
         decisions: PreFilter, Filter, Score, EvaluatePod, BatchEvaluatePods.
-        executors: of all other calls, by name: ``state`` (ClusterStateService, PlacementService and
-            LeaseService, which wait for the store), ``lists`` (of these what grows with the
-            cluster), ``planner`` (ExplainPod and the calls of PlannerService and InspectorService,
-            which compute for long), ``webhook``, ``extender``, ``expander``, ``streams``,
-            ``watches`` (of health), ``other``.
+        executors: of all other calls, by name: ``state`` (ClusterStateService and PlacementService,
+            which wait for the store), ``lists`` (of these what grows with the cluster), ``planner``
+            (ExplainPod and the calls of PlannerService and InspectorService, which compute for
+            long), ``webhook``, ``extender``, ``expander``, ``streams``, ``watches`` (of health),
+            ``other``.
     """
 
     turn: Turn

@@ -65,11 +65,8 @@ def granted(found: LeaseRow, holder: str, lifetime: int, now: int, *, renewed: i
 
 def fenced(cluster: str, holder: str) -> Fenced:
     """The error for a leader whose token is not the lease's, naming the holder."""
-    return Fenced(
-        f"cluster {cluster} is synced by another process now, or was deleted: take the lease and"
-        " list again",
-        holder,
-    )
+    now = f"synced by {holder} now" if holder else "synced by nobody now, or was deleted"
+    return Fenced(f"cluster {cluster} is {now}: acquire the lease and list again")
 
 
 def other_identity(found: str) -> IdentityChanged:

@@ -1,4 +1,4 @@
-"""Verbs of a few lines: `lease`, `completion` and `version`."""
+"""Verbs of a few lines: `completion` and `version`."""
 
 from __future__ import annotations
 
@@ -8,46 +8,11 @@ from typing import Final
 
 import click
 
-from topospread.cli import documents, output
+from topospread.cli import documents
 from topospread.cli.errors import DONE
-from topospread.cli.options import ClientOptions, output_option, pass_given_options, server_verb
-from topospread_proto.v1.lease_service_pb2 import GetLeaseRequest
+from topospread.cli.options import ClientOptions, output_option, pass_given_options
 
 SHELLS: Final = ("bash", "zsh", "fish")
-
-
-@click.group("lease", short_help="Show which process syncs a cluster.")
-def lease() -> None:
-    """Show the lease of the one process that syncs a cluster."""
-
-
-@lease.command("get")
-@server_verb
-def get(options: ClientOptions) -> int:
-    """Show the holder of the cluster's lease and the time left. The lease is not acquired.
-
-    Exits with 2 when the lease has no holder.
-    """
-    with options.client() as client:
-        found = client.call("GetLease", GetLeaseRequest())
-    held = found.lease
-    documents.present(
-        options.output,
-        "LeaseStatus",
-        lambda: output.fields(
-            [
-                ("cluster", options.cluster),
-                ("holder", held.holder_identity),
-                ("until", documents.moment(held.expire_time)),
-                ("remaining", output.seconds(held.remaining.ToTimedelta().total_seconds())),
-                ("trace", documents.trace_id(found)),
-            ]
-        ),
-        [held.holder_identity],
-        cluster=options.cluster,
-        answer=found,
-    )
-    return DONE
 
 
 @click.command("completion", short_help="Print a shell's completion script.")
