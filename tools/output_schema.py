@@ -127,6 +127,7 @@ _MAY_LACK: Final[Mapping[str, set[str]]] = {
     "scores": {"DomainExplanation"},
     "start_time": {"GetServerInfoResponse"},
     "store_unreachable_for": {"Cluster", "ResponseMeta"},
+    "sync_lease": {"Cluster"},
     "workload": {"DeletionDecider", "WorkloadPodCount"},
 }
 """Messages that may be without a message or constant of this name; all others have it."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import platform
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.apiserver.server import ApiServer
-from tests.kubernetes.syncing import node, pod, small_cluster, synced
+from tests.cli.processes import run
+from tests.kubernetes.syncing import State, node, pod, small_cluster, synced
 from tests.kubernetes.test_cluster_sync import metric
+from tests.servers import served
 from tests.store.backends import CLUSTER
 from tests.waiting import until
 from topospread.app.stores import open_store
@@ -20,11 +26,13 @@ from topospread.replica.replicas import Replicas
 from topospread.replica.state import ReplicaOptions
 from topospread.service.state.write import StateWriter
 from topospread.store.model import Key, Kind
+from topospread_client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.redis_server import RedisProcess
     from topospread.store.api import Store
 
 
@@ -32,17 +40,42 @@ def active(server: Any) -> bool:
     return metric(server, "topospread_sync_active") == 1
 
 
-def test_one_of_two_servers_feeds_and_the_other_takes_over(tmp_path: Path) -> None:
+def is_ready(server: Any) -> bool:
+    return bool(server.ready()[0])
+
+
+def holder(state: State, cluster: str = "default") -> str:
+    """Who syncs a cluster, as GetCluster tells."""
+    found = state.client.get_cluster(cluster=cluster).cluster
+    assert found.HasField("sync_lease") == bool(found.sync_lease.holder_identity)
+    return found.sync_lease.holder_identity
+
+
+def told(server: Any) -> dict[str, str]:
+    """Who syncs a cluster, as `status` prints it for programs, but for the moment."""
+    said = run("status", "--address", server.address, "-o", "json")
+    (cluster,) = json.loads(said.stdout)["clusters"]
+    lease: dict[str, str] = cluster["syncLease"]
+    assert lease.pop("expireTime").endswith("Z")
+    return lease
+
+
+def test_one_of_two_servers_syncs_and_the_other_takes_over(tmp_path: Path) -> None:
     objects = small_cluster()
     # Far longer than a busy machine may keep the first from renewing it.
     shared = {"store": f"sqlite://{tmp_path}/state.db", "sync_lease_duration": "9s"}
     with ApiServer(objects) as api, ExitStack() as first, ExitStack() as second:
-        _, one = first.enter_context(synced(tmp_path, api, **shared))
+        state, one = first.enter_context(synced(tmp_path, api, **shared))
         until(lambda: one.ready()[0], "the first leads")
         other_state, two = second.enter_context(synced(tmp_path, api, **shared))
         until(lambda: two.ready()[0], "the second answers from what the first listed")
         assert active(one)
         assert not active(two)
+        leader = holder(state)
+        assert leader.startswith(f"{platform.node()}_{os.getpid()}_")
+        assert holder(other_state) == leader, "each server tells it"
+        assert told(two) == {"holderIdentity": leader}
+        assert f" {leader} " in run("status", "--address", two.address).stdout
         assert api.lists("pods") == 1
         objects.put(pod("web-2", "b1"))
         until(lambda: "web-2" in other_state.pods(), "a change by way of the first")
@@ -50,7 +83,42 @@ def test_one_of_two_servers_feeds_and_the_other_takes_over(tmp_path: Path) -> No
         first.close()
         objects.remove("Pod", "web-0", "default")
         until(lambda: active(two), "the second leads")
+        assert holder(other_state) not in ("", leader)
         until(lambda: set(other_state.pods()) == {"web-1", "web-2"}, "the deletion")
+        second.close()
+        with served(store=shared["store"]) as third, Client(third.address) as client:
+            assert State(client).pods() == {"web-1": "b1", "web-2": "b1"}
+            assert holder(State(client)) == ""
+
+
+def test_servers_of_one_store_sync_a_cluster_each(
+    tmp_path: Path, start_redis: Callable[..., RedisProcess]
+) -> None:
+    store = start_redis().url
+    west = small_cluster()
+    west.put(pod("web-west", "b1"))
+    with ExitStack() as opened:
+        states = {}
+        for name, objects in (("east", small_cluster()), ("west", west)):
+            (tmp_path / name).mkdir()
+            api = opened.enter_context(ApiServer(objects))
+            synced_here = synced(tmp_path / name, api, store=store, sync_cluster=name)
+            states[name], server = opened.enter_context(synced_here)
+            until(partial(is_ready, server), f"{name} is listed")
+        # A server that reaches no API server answers about both.
+        reading = opened.enter_context(served(store=store))
+        client = opened.enter_context(Client(reading.address))
+        newest = {"fully_consistent": True}
+        pods = {name: len(list(client.list_objects("POD", cluster=name))) for name in states}
+        assert pods == {"east": 2, "west": 3}
+        found = {each.name: each.sync_lease.holder_identity for each in client.list_clusters()}
+        assert found == {name: holder(state, name) for name, state in states.items()}
+        assert len({*found.values()}) == 2
+        west.put(pod("web-later", "b1"))
+        until(
+            lambda: client.get_cluster(cluster="west", consistency=newest).cluster.pod_count == 4,
+            "a change of one cluster",
+        )
 
 
 @pytest.fixture(params=["sqlite", "redis"])

@@ -79,7 +79,7 @@ def healthy(store) -> bool:
 def test_a_file_refuses_values_of_another_type(file, table, column, found):
     store, execute = file
     store.apply(CLUSTER, [Remove(pod("gone"), up_to_version="5"), reserved("held")])
-    store.lease(CLUSTER, "one", 1000)
+    store.acquire(CLUSTER, "one", 1000)
     before = objects(store)
     with pytest.raises(sqlite3.IntegrityError):
         execute(f"UPDATE {table} SET {column} = ?", (found,))

@@ -31,6 +31,7 @@ OPERATIONS: dict[str, Callable[[Store], object]] = {
     "apply": lambda store: store.apply("c", CHANGES),
     "drop": lambda store: store.drop("c"),
     "lease": lambda store: store.lease("c"),
+    "acquire": lambda store: store.acquire("c", "one", 1000),
     "ping": lambda store: store.ping(),
 }
 

@@ -61,7 +61,7 @@ def fill(store):
     changes = [put(key, "1") for key in (node(), pod(), pod("old"), web)]
     store.apply(CLUSTER, [*changes, reserved])
     store.apply(CLUSTER, [Remove(pod("old"), up_to_version="5")])
-    store.lease(CLUSTER, "one", 60_000)
+    store.acquire(CLUSTER, "one", 60_000)
 
 
 # Touches every key: objects and names, both ways, log, scopes, tombstones made and forgotten.
@@ -102,12 +102,12 @@ def test_a_key_of_a_wrong_type_leaves_everything_as_it_was(redis_store, client, 
         redis_store.apply(CLUSTER, EVERYTHING, fence=fence)
     if fence:
         with pytest.raises(StoreUnavailable, match="holds something else"):
-            redis_store.lease(CLUSTER, "one", 60_000)
+            redis_store.acquire(CLUSTER, "one", 60_000)
 
     assert dump(client) == before
     redis_store.drop(CLUSTER)
     assert redis_store.apply(CLUSTER, [put(node())]).revision.number == 1
-    assert redis_store.lease(CLUSTER, "two", 60_000).holder == "two" or name != "lease"
+    assert redis_store.acquire(CLUSTER, "two", 60_000).holder == "two" or name != "lease"
 
 
 @pytest.mark.parametrize("name", [name for name in PARTS if name not in ("meta", "lease")])

@@ -95,7 +95,7 @@ def check_stopped(store: SqliteStore) -> None:
         lambda: store.apply(CLUSTER, [put(pod("lost"))]),
         lambda: store.apply(CLUSTER, []),
         lambda: store.apply(CLUSTER, [put(pod("lost"))], identity=identity),
-        lambda: store.lease(CLUSTER, "one", 1000),
+        lambda: store.acquire(CLUSTER, "one", 1000),
         lambda: store.drop(CLUSTER),
         lambda: store.head(CLUSTER),
         lambda: store.follow(CLUSTER, identity, begin, wait=0),

@@ -213,23 +213,21 @@ class ToyStore:
             count = sum(key.kind is not Kind.PROGRESS for key in found.objects)
             return count if state.identity else None
 
-    def lease(
-        self,
-        cluster: str,
-        holder: str = "",
-        lifetime: int = 0,
-        *,
-        fence: int = 0,
-        timeout: float | None = None,
-    ) -> Lease:
+    def lease(self, cluster: str, *, timeout: float | None = None) -> Lease:
         del timeout
         with self._changed:
+            return self._cluster(cluster).granted.at(_now())
+
+    def acquire(
+        self, cluster: str, holder: str, lifetime: int, *, timeout: float | None = None
+    ) -> Lease:
+        del timeout
+        checks.check_lease(holder, lifetime)
+        with self._changed:
             found, now = self._cluster(cluster), _now()
-            if holder:
-                checks.check_lease(holder, lifetime)
-                found.granted = rules.granted(found.granted, holder, lifetime, now, renewed=fence)
-                self._clusters[cluster] = found
-                self._forget_leases(now - MAX_LEASE)
+            found.granted = rules.granted(found.granted, holder, lifetime, now)
+            self._clusters[cluster] = found
+            self._forget_leases(now - MAX_LEASE)
             return found.granted.at(now)
 
     def ping(self) -> None:

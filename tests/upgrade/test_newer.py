@@ -310,7 +310,7 @@ def test_every_call_to_a_store_of_another_format_is_refused(place, running, newe
         lambda: newer.apply(CLUSTER, [change]),
         lambda: newer.apply(CLUSTER, []),
         lambda: newer.lease(CLUSTER),
-        lambda: newer.lease(CLUSTER, "feeder", 1000),
+        lambda: newer.acquire(CLUSTER, "feeder", 1000),
         lambda: newer.drop(CLUSTER),
     ):
         with pytest.raises(StoreUnavailable, match=f"format {NEWER_FORMAT}, .*{FORMAT}; .*use the"):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from topospread.replica.view import Token
     from topospread.service.state.read import FollowedCluster, StateReader
+    from topospread.store.model import Lease
 
 
 _BOOKMARK: Final = pb.WatchEvent(type=pb.WATCH_EVENT_TYPE_BOOKMARK)
@@ -204,7 +205,12 @@ def _cluster(followed: FollowedCluster) -> pb.Cluster:
     identity = "" if head is None else head.identity
     view = None if replica is None else replica.view
     if replica is None or view is None:
-        return pb.Cluster(name=followed.name, lag=written, store_identity=identity or NO_HISTORY)
+        return pb.Cluster(
+            name=followed.name,
+            lag=written,
+            store_identity=identity or NO_HISTORY,
+            sync_lease=_sync_lease(followed.lease),
+        )
     reported = view.snapshot.reported_version
     # What another history has written is nothing that this one lags behind.
     lag = written - view.revision.number if head and identity == view.identity else replica.lag
@@ -236,4 +242,14 @@ def _cluster(followed: FollowedCluster) -> pb.Cluster:
         ],
         kubernetes_version=meta.kubernetes_version,
         reported_kubernetes_version="" if reported is None else str(reported),
+        sync_lease=_sync_lease(followed.lease),
     )
+
+
+def _sync_lease(lease: Lease | None) -> pb.SyncLease | None:
+    """Who syncs a cluster; None where nobody does."""
+    if lease is None or not lease.left:
+        return None
+    message = pb.SyncLease(holder_identity=lease.holder)
+    message.expire_time.FromMilliseconds(lease.until)
+    return message

@@ -54,7 +54,7 @@ class Sink:
         self._lease(0)
 
     def _lease(self, lifetime: int) -> Lease:
-        return self._store.lease(self._cluster, self._holder, lifetime, timeout=LEASE_SECONDS)
+        return self._store.acquire(self._cluster, self._holder, lifetime, timeout=LEASE_SECONDS)
 
     def replace(
         self,

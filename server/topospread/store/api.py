@@ -5,7 +5,7 @@ that writes objects and appends its changes; it has a number ``n`` (dense, growi
 random tag, and names the tag of the transaction before it, so that two histories that used the same
 numbers can be distinguished. Followers read the objects once, then follow the log.
 
-Eleven methods; arguments and results are in :mod:`~topospread.store.model`. A ``cluster`` is named
+Twelve methods; arguments and results are in :mod:`~topospread.store.model`. A ``cluster`` is named
 by a DNS label, and need not exist; a ``timeout`` is in seconds, None for the backend's default, as
 where none can be given; an ``identity`` that is given must be the store's. Every method raises
 :class:`~topospread.errors.StoreUnavailable` when the backend cannot answer within the time-out;
@@ -105,6 +105,10 @@ class Reader(Protocol):
         """
         ...
 
+    def lease(self, cluster: str, *, timeout: float | None = None) -> Lease:
+        """Who may sync a cluster; see :meth:`Writer.acquire`."""
+        ...
+
     def wake(self, cluster: str) -> None:
         """Make a follow() of this cluster that blocks in another thread return soon.
 
@@ -172,7 +176,7 @@ class Writer(Protocol):
             changes: at most MAX_CHANGES, each key at most once; none to end what is due.
             precondition: refuse unless it holds; also checked when no change has an effect.
             force: write older versions, too.
-            fence: when given, refuse unless it is the token of the cluster's lease (see lease());
+            fence: when given, refuse unless it is the token of the cluster's lease (see acquire());
                 checked before anything else, also when no change has an effect.
             listed: note that all objects of a kind have been written; see Head.complete.
 
@@ -202,29 +206,21 @@ class Writer(Protocol):
         """
         ...
 
-    def lease(
-        self,
-        cluster: str,
-        holder: str = "",
-        lifetime: int = 0,
-        *,
-        fence: int = 0,
-        timeout: float | None = None,
+    def acquire(
+        self, cluster: str, holder: str, lifetime: int, *, timeout: float | None = None
     ) -> Lease:
-        """Take the lease of a cluster if it is free, or renew one's own, or only look.
+        """Take the lease of a cluster if it is free, or renew one's own, or end it.
 
         A new holder gets a greater token than any before, on the store's clock, so that tokens from
         before the store was emptied stay void, too. The lease of a cluster that does not exist is
         forgotten an hour after its end (MAX_LEASE).
 
         Args:
-            holder: the caller's name, unique among all that ever ask; empty to look only.
+            holder: the caller's name, unique among all that ever ask.
             lifetime: milliseconds until it ends; 0 ends one's own now.
-            fence: when given, nothing is taken: only one's own lease that has this token and has
-                not ended is renewed, or ended.
 
         Returns:
-            The lease as it is now: one's own if ``holder`` is the same, and ``fence`` where given.
+            The lease as it is now: one's own if ``holder`` is the same.
         """
         ...
 

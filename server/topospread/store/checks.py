@@ -81,16 +81,10 @@ def check_changes(changes: Sequence[Change]) -> None:
         raise TooLarge(text, "objects", MAX_APPLY_BYTES)
 
 
-def check_holder(holder: str) -> None:
-    """Refuse an invalid name of a lease's holder."""
-    if not _NAME.fullmatch(holder):
-        wrong = FieldViolation("holderIdentity", _NAME_TEXT, bad_value=holder[:512])
-        raise InvalidRequest.of([wrong])
-
-
 def check_lease(holder: str, lifetime: int) -> None:
     """Refuse an invalid name of a holder, or a lease that is too long."""
-    check_holder(holder)
+    if not _NAME.fullmatch(holder):
+        raise InvalidRequest(f"the holder of a lease {_NAME_TEXT}, not {holder[:512]!r}")
     if not 0 <= lifetime <= MAX_LEASE:
         raise InvalidRequest(f"a lease lasts at most an hour, not {lifetime} ms")
 

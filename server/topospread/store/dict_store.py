@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.store import rules
 from topospread.store.checks import check_cluster
-from topospread.store.model import Head, Key, Kind, LogEntry, Put, Revision, Transaction
+from topospread.store.model import Head, Key, Kind, Lease, LogEntry, Put, Revision, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -132,6 +132,11 @@ class DictStore:
                 self._changed.wait_for(lambda: self._woken or after != self._revision, wait)
                 self._woken = False
             return rules.first_of(self._after(cluster, identity, after), limit)
+
+    def lease(self, cluster: str, *, timeout: float | None = None) -> Lease:
+        del timeout
+        check_cluster(cluster)
+        return Lease("", 0, 0)  # nobody syncs it
 
     def wake(self, cluster: str) -> None:
         del cluster

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger(__name__)
 
-OPERATIONS: Final = ("head", "scan", "get", "clusters", "follow", "apply", "drop", "lease", "ping")
+OPERATIONS: Final = (
+    *("head", "scan", "get", "clusters", "follow", "lease"),
+    *("apply", "drop", "acquire", "ping"),
+)
 """The methods that ask the store; failures are reported by their names."""
 
 Around = Callable[[], AbstractContextManager[None]]

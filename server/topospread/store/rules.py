@@ -52,11 +52,10 @@ class LeaseRow(NamedTuple):
         return self._replace(until=min(self.until, now + (self.granted_for or MAX_LEASE)))
 
 
-def granted(found: LeaseRow, holder: str, lifetime: int, now: int, *, renewed: int = 0) -> LeaseRow:
-    """The lease after a holder asks for it; see Writer.lease(), where ``renewed`` is ``fence``."""
+def granted(found: LeaseRow, holder: str, lifetime: int, now: int) -> LeaseRow:
+    """The lease after a holder asks for it; see Writer.acquire()."""
     other, fence, until, _ = found
-    lost = renewed and (other != holder or fence != renewed or until <= now)
-    if lost or (other != holder and (not lifetime or until > now)):
+    if other != holder and (not lifetime or until > now):
         return found.cut(now)
     if other != holder:
         fence = max(fence + 1, now)

@@ -142,6 +142,7 @@ _COLUMNS: Final = (
     Column("CLUSTER", lambda each: each.name),
     Column("STATE", _state),
     Column("KUBERNETES", _version),
+    Column("SYNCED BY", lambda each: each.sync_lease.holder_identity or "-"),
     _count("#NODES", "node_count"),
     _count("#PODS", "pod_count"),
     _count("#WORKLOADS", "workload_count"),

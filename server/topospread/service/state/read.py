@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from topospread.service.state.log import WatchEvent, WatchRequest
     from topospread.service.state.pages import PageRequest, Place
     from topospread.store.api import Reader
-    from topospread.store.model import Head, Key, Kind, StoredObject
+    from topospread.store.model import Head, Key, Kind, Lease, StoredObject
 
 
 PAGE_BYTES: Final = 3 << 20
@@ -63,11 +63,13 @@ class FollowedCluster:
 
     Attributes:
         head: None when the store is out of reach.
+        lease: of the server that syncs it; None when the store is out of reach.
         replica: None when this process does not follow it.
     """
 
     name: str
     head: Head | None
+    lease: Lease | None
     replica: Replica | None
 
 
@@ -215,13 +217,12 @@ class StateReader:
 
         try:
             names, more = page({*self._store.clusters(), *loaded})
-            heads = [(name, self._store.head(name)) for name in names]
-            return [FollowedCluster(name, head, running.get(name)) for name, head in heads], more
+            return [self._in_store(name, running.get(name)) for name in names], more
         except StoreUnavailable:
             if not running:
                 raise
             names, more = page(running)
-            return [FollowedCluster(name, None, running[name]) for name in names], more
+            return [FollowedCluster(name, None, None, running[name]) for name in names], more
 
     def cluster(self, name: str) -> FollowedCluster:
         """One cluster of the store, or one that is followed although the store has lost it.
@@ -233,14 +234,18 @@ class StateReader:
         check_cluster(name)
         replica = self._replicas.get(name)
         try:
-            head = self._store.head(name)
+            found = self._in_store(name, replica)
         except StoreUnavailable:
             if replica is None:
                 raise
-            return FollowedCluster(name, None, replica)
-        if not head.identity and (replica is None or replica.view is None):
+            return FollowedCluster(name, None, None, replica)
+        there = found.head is not None and found.head.identity
+        if not there and (replica is None or replica.view is None):
             raise ClusterNotFound(name)
-        return FollowedCluster(name, head, replica)
+        return found
+
+    def _in_store(self, name: str, replica: Replica | None) -> FollowedCluster:
+        return FollowedCluster(name, self._store.head(name), self._store.lease(name), replica)
 
 
 def _token(head: Head) -> str:

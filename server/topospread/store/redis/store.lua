@@ -34,8 +34,7 @@
 --    values after which it ends
 -- ARGV[1] = "drop", ARGV[2] = format, 3 = identities remembered, 4 = milliseconds that they are remembered,
 --    5 = identity that it must have, or ""
--- ARGV[1] = "lease", ARGV[2] = format, 3 = who asks, or "" to look only, 4 = milliseconds, 0 to give it back,
---    5 = fence of the lease that is to be renewed or given back, or "" to take any that is free
+-- ARGV[1] = "lease", ARGV[2] = format, 3 = who asks, or "" to look only, 4 = milliseconds, 0 to give it back
 -- ARGV[1] = "probe": what the user may not run, of the commands used here
 --
 -- A value begins with: length of the version, version, 8 bytes of digest, length of the uid, uid. Versions are decimal
@@ -451,8 +450,7 @@ local function lease()
   local found = call('HMGET', LEASE, 'holder', 'fence', 'until', 'granted_for')
   local holder, lifetime = ARGV[3], tonumber(ARGV[4])
   local fence, ends_at, granted_for = tonumber(found[2] or 0), tonumber(found[3] or 0), tonumber(found[4] or 0)
-  local lost = ARGV[5] ~= '' and (found[1] ~= holder or found[2] ~= ARGV[5] or ends_at <= now)
-  if holder == '' or lost or (found[1] ~= holder and (lifetime == 0 or ends_at > now)) then
+  if holder == '' or (found[1] ~= holder and (lifetime == 0 or ends_at > now)) then
     local left = math.min(math.max(0, ends_at - now), granted_for > 0 and granted_for or MAX_LEASE)
     if holder ~= '' and now + left < ends_at then call('HSET', LEASE, 'until', text(now + left)) end
     return {'OK', found[1] or '', text(fence), text(left), text(granted_for), text(now + left)}

@@ -174,19 +174,19 @@ class RedisStore:
         self._notifier.notify(cluster)
         return int(reply[1]) if reply[2] else None
 
-    def lease(
-        self,
-        cluster: str,
-        holder: str = "",
-        lifetime: int = 0,
-        *,
-        fence: int = 0,
-        timeout: float | None = None,
+    def lease(self, cluster: str, *, timeout: float | None = None) -> Lease:
+        checks.check_cluster(cluster)
+        return self._lease(cluster, "", 0, timeout)
+
+    def acquire(
+        self, cluster: str, holder: str, lifetime: int, *, timeout: float | None = None
     ) -> Lease:
         checks.check_cluster(cluster)
-        if holder:
-            checks.check_lease(holder, lifetime)
-        args = ("lease", values.FORMAT, holder, lifetime, fence or "")
+        checks.check_lease(holder, lifetime)
+        return self._lease(cluster, holder, lifetime, timeout)
+
+    def _lease(self, cluster: str, holder: str, lifetime: int, timeout: float | None) -> Lease:
+        args = ("lease", values.FORMAT, holder, lifetime)
         reply = self._script.run(cluster, args, timeout=timeout, writes=bool(holder))
         script.check_accepted(cluster, reply)
         found, *numbers = reply[1:]

@@ -153,23 +153,18 @@ class SqliteStore:
         self._notifier.notify(cluster)
         return count
 
-    def lease(
-        self,
-        cluster: str,
-        holder: str = "",
-        lifetime: int = 0,
-        *,
-        fence: int = 0,
-        timeout: float | None = None,
+    def lease(self, cluster: str, *, timeout: float | None = None) -> Lease:
+        checks.check_cluster(cluster)
+        with self._connections.reading(timeout) as connection:
+            return SqliteCluster(connection, cluster).lease().at(_now())
+
+    def acquire(
+        self, cluster: str, holder: str, lifetime: int, *, timeout: float | None = None
     ) -> Lease:
         checks.check_cluster(cluster)
-        if not holder:
-            with self._connections.reading(timeout) as connection:
-                return SqliteCluster(connection, cluster).lease().at(_now())
         checks.check_lease(holder, lifetime)
         with self._connections.writing(timeout) as connection:
-            found = SqliteCluster(connection, cluster)
-            return found.take_lease(holder, lifetime, _now(), fence)
+            return SqliteCluster(connection, cluster).acquire(holder, lifetime, _now())
 
     def ping(self) -> None:
         with self._connections.reading() as connection:

@@ -269,10 +269,10 @@ class SqliteCluster:
         self._save()
         return count
 
-    def take_lease(self, holder: str, lifetime: int, now: int, fence: int) -> Lease:
+    def acquire(self, holder: str, lifetime: int, now: int) -> Lease:
         """Take or renew the lease, as far as it may be; see the contract."""
         found = self.lease()
-        granted = rules.granted(found, holder, lifetime, now, renewed=fence)
+        granted = rules.granted(found, holder, lifetime, now)
         if granted.fence != found.fence:
             # Without a cluster a lease is forgotten an hour after its end; the clock has passed its
             # token then.
