@@ -13,7 +13,8 @@ from tests.errors.error_status import error_status
 from tests.servers import Peer, node, pod, replacement, served, violations
 from tests.waiting import PATIENCE, until
 from topospread.api.cluster_state_writes import OBJECT_BYTES
-from topospread.store.model import MAX_APPLY_BYTES, MAX_OBJECT_BYTES
+from topospread.store.model import MAX_APPLY_BYTES, MAX_OBJECT_BYTES, Kind
+from topospread.store.values import OBJECT_KINDS
 from topospread_client import ReplaceIncomplete
 from topospread_client._status import error_of
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
@@ -76,6 +77,23 @@ def test_empty_list_is_a_start_and_a_commit(peer):
     assert len(messages) == 2
     assert peer.state.ReplaceObjects(iter(messages), timeout=PATIENCE).deleted_count == 5
     assert names(peer) == set()
+
+
+@pytest.mark.parametrize("named", [(), (common_pb2.KIND_NODE, common_pb2.KIND_POD)], ids=str)
+def test_kind_that_a_feed_may_lack_is_listed_whatever_the_feed_names(peer, named):
+    """A feeder of an older version may name fewer kinds than it lists by now."""
+    optional: list[Any] = [kind.value for kind in Kind if kind in OBJECT_KINDS]
+    assert common_pb2.KIND_PERSISTENT_VOLUME in optional
+    for kind in optional:
+        start = pb.ReplaceStart(resource_version="7", kinds=named)
+        start.kind = kind
+        list_ = [step(start=start), step(commit=pb.ReplaceCommit())]
+        peer.state.ReplaceObjects(iter(list_), timeout=PATIENCE)
+    newest = common_pb2.Consistency(fully_consistent=True)
+    asked = pb.GetClusterRequest(consistency=newest)
+    found = peer.state.GetCluster(asked, timeout=PATIENCE).cluster
+    assert not found.unknown_kinds
+    assert {each.kind for each in found.observed} == set(optional)
 
 
 @pytest.mark.parametrize("count", range(3))

@@ -39,6 +39,9 @@ _OUTCOMES: Final = {
     outcome: pb.ObjectOutcome.Value(f"OBJECT_OUTCOME_{outcome.name}") for outcome in WriteOutcome
 }
 
+_MAY_LACK: Final = {kind.value for kind in OBJECT_KINDS}
+"""Kinds that a feed may list whether it names them or not: those that it may do without."""
+
 _JSON_NAMES: Final = {field.name: field.json_name for field in pb.ClusterObject.DESCRIPTOR.fields}
 
 
@@ -170,7 +173,8 @@ def _feed_kinds(kind: int, kinds: Iterable[int]) -> frozenset[Kind]:
     """All kinds that the feed of a list lists; none where it does not say.
 
     Raises:
-        InvalidRequest: one that is not known, or the list's is not among them.
+        InvalidRequest: one that is not known, or the list's is not among them though every feed
+            lists it.
     """
     wrong = Problems()
     found = {
@@ -178,8 +182,8 @@ def _feed_kinds(kind: int, kinds: Iterable[int]) -> frozenset[Kind]:
         for position, each in enumerate(kinds)
     }
     wrong.raise_all()
-    if found and kind not in {each.value for each in found}:
-        text = "start.kind must be among them: they are all that the feed lists"
+    if found and kind not in {each.value for each in found} | _MAY_LACK:
+        text = "start.kind must be among them, as it is no kind that a feed may do without"
         raise InvalidRequest.of([required("start.kinds", text)])
     return frozenset(found)
 
