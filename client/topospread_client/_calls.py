@@ -156,7 +156,7 @@ class Write:
         self._observed: list[Any] = values.pop("observed", [])
         self._values = values
         self.total, self.written = len(self._objects), 0
-        self.ended = not (self._objects or self._observed)
+        self.ended = not (self._objects or self._observed or values.get("unknown_kinds"))
         self.answer = method.response()
 
     def request(self, size: int) -> Any:
