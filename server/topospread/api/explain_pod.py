@@ -51,7 +51,7 @@ class ExplainPodServicer:
     def _explained(self, request: frames_pb2.ExplainPodFrame, call: Call) -> ExplainResult:
         fit = fit_of(request.fit) or Fit.ALL
         decision = shared_request(request, call)
-        pod = self._engine.with_requests(decision.cluster, pod_of(request))
+        pod = self._engine.with_requests(decision, pod_of(request))
         return explain(
             self._engine,
             decision,

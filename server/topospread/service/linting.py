@@ -44,7 +44,7 @@ def lint_at(
     Raises:
         As explain.
     """
-    asked = engine.with_requests(request.cluster, pod)
+    asked = engine.with_requests(request, pod)
     found = explain(
         engine,
         request,

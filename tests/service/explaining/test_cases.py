@@ -53,7 +53,9 @@ def by_use_case(story: Story) -> Explanation:
         placer = Placer(made)
         for where, name in held(story):
             placer.reserve(named(name), where)
-        pod = made.engine.with_requests(CLUSTER, pod_from_manifest(story.pod).SerializeToString())
+        pod = made.engine.with_requests(
+            made.ask(), pod_from_manifest(story.pod).SerializeToString()
+        )
         found = explain(made.engine, placer.ask(), pod, fit=Fit[story.fit])
         return found.response.explanation
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.service.placement.placer import named
-from tests.service.world import CLUSTER, World, node, world
+from tests.service.world import World, node, world
 from topospread.service.decisions.request import PodRef
 from topospread.service.explaining.condition import reasons_in
 from topospread.service.explaining.explain import explain
@@ -77,5 +77,5 @@ def test_a_gated_pod_is_said_to_be_gated_once(gates: list[Json]) -> None:
 
 
 def explained(here: World) -> Any:
-    pod = here.engine.with_requests(CLUSTER, PodRef("p"))
+    pod = here.engine.with_requests(here.ask(), PodRef("p"))
     return explain(here.engine, here.ask(), pod).response.explanation

@@ -9,7 +9,6 @@ import pytest
 from tests.conformance.core import pod_of, prepared
 from tests.service.placement.placer import Placer, bound, named
 from tests.service.world import (
-    CLUSTER,
     HOSTNAME,
     ZONE,
     Json,
@@ -112,7 +111,8 @@ def test_explaining_leaves_the_state_unchanged(builder: Builder) -> None:
 def explained(placer: Placer, pod: Json | PodRef) -> Explanation:
     engine = placer.engine
     given = pod if isinstance(pod, PodRef) else pod_from_manifest(pod).SerializeToString()
-    return explain(engine, placer.ask(), engine.with_requests(CLUSTER, given)).response.explanation
+    asked = engine.with_requests(placer.ask(), given)
+    return explain(engine, placer.ask(), asked).response.explanation
 
 
 def zone(found: Explanation, value: str) -> DomainExplanation:
@@ -179,7 +179,7 @@ def numbered(number: int) -> Json:
 
 
 def evaluated(made: World, pod: Json, top_k: int = 0) -> Evaluation:
-    asked = made.engine.with_requests(CLUSTER, pod_from_manifest(pod).SerializeToString())
+    asked = made.engine.with_requests(made.ask(), pod_from_manifest(pod).SerializeToString())
     return explain(made.engine, made.ask(), asked, top_k=top_k, advise=False).evaluation
 
 

@@ -133,7 +133,7 @@ def two_nodes() -> Iterator[World]:
 
 def explained(here: World, pod: Json, fit: Fit = Fit.ALL) -> Any:
     encoded = pod_from_manifest(pod).SerializeToString()
-    with_requests = here.engine.with_requests("prod", encoded)
+    with_requests = here.engine.with_requests(here.ask(), encoded)
     return explain(here.engine, here.ask(), with_requests, fit=fit).response.explanation
 
 
@@ -300,7 +300,7 @@ def test_a_pod_of_the_state_may_go_to_another_node(two_nodes: World) -> None:
 
 
 def explained_by_name(here: World, name: str) -> Any:
-    pod = here.engine.with_requests("prod", PodRef(name))
+    pod = here.engine.with_requests(here.ask(), PodRef(name))
     return explain(here.engine, here.ask(), pod).response.explanation
 
 

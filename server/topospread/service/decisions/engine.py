@@ -190,9 +190,21 @@ class Engine:
         shape = self.intern(framed(pod_class.template)).shape
         return shape, self._demands.of(pod_class.template)[0]
 
-    def with_requests(self, cluster: str, pod: bytes | PodRef) -> PodWithRequests:
-        """A pod with the resources that it requests."""
-        encoded = self.encoded(cluster, pod)
+    def with_requests(self, request: DecisionRequest, pod: bytes | PodRef) -> PodWithRequests:
+        """A pod with the resources that it requests; a named one is read after the request's wait.
+
+        Args:
+            request: the cluster, the freshness and the deadline.
+            pod: its bytes, or its name in the state.
+
+        Raises:
+            InvalidRequest: it does not parse, or costs far more than any real one.
+            NotFound, Unavailable, DeadlineExceeded, RevisionUnavailable: see stored() and
+                Replicas.resolve.
+        """
+        if isinstance(pod, PodRef):
+            self.replicas.resolve(request.cluster, request.consistency, request.deadline)
+        encoded = self.encoded(request.cluster, pod)
         try:
             shaped = self.intern(framed(encoded))
             demand, node = self._demands.of(encoded)
@@ -234,7 +246,7 @@ class Engine:
         return ShapedPod(PodShape(pod), pod.name, pod.uid)
 
     def encoded(self, cluster: str, pod: bytes | PodRef) -> bytes:
-        """The bytes of a pod."""
+        """The bytes of a pod; see stored() for a named one."""
         if isinstance(pod, bytes):
             return pod
         return object_from_stored(self.stored(cluster, pod)).pod.SerializeToString()
@@ -243,7 +255,9 @@ class Engine:
         return pod_from_proto(object_from_stored(self.stored(cluster, named)).pod)
 
     def stored(self, cluster: str, named: PodRef) -> StoredObject:
-        """A pod of the state.
+        """A pod of the state, which the caller has resolved before.
+
+        Else a pod would be missing, or be judged as it was, that came while the call waited.
 
         Raises:
             NotFound: there is none of the name, or it has another uid.

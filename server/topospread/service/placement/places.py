@@ -122,7 +122,7 @@ class Places:
             InvalidRequest: no pod, or one without a name, for which no place can be held.
             NotFound: the pod is not in the state.
         """
-        subject, demand, node, _ = self.engine.with_requests(request.cluster, pod)
+        subject, demand, node, _ = self.engine.with_requests(request, pod)
         if not subject.name:
             raise InvalidPod.of([required("metadata.name", "name is required")])
         key = Key(Kind.RESERVATION, subject.shape.pod.namespace, subject.name)

@@ -261,7 +261,7 @@ class _PodReader:
         pod = self._known.get(encoded)
         if pod is None:
             try:
-                pod = self._engine.with_requests(self._request.cluster, encoded)
+                pod = self._engine.with_requests(self._request, encoded)
             except InvalidRequest as wrong:
                 self._wrong += wrong.below(path)
                 return None

@@ -113,6 +113,11 @@ class ScenarioBuilder:
             wrong += refused.below("scenario")
             decision = decision._replace(settings=NO_OVERRIDE)
             question = replace(question, decision=decision)
+        resolve = self._engine.replicas.resolve
+        # Before any pod of the state is read.
+        _, view = resolve(decision.cluster, decision.consistency, decision.deadline)
+        # By its rules all is judged, though the cluster's change meanwhile.
+        version = decision.settings.version or view.snapshot.version
         if question.removed:
             # What is taken away must be counted before.
             newest = Consistency(
@@ -121,14 +126,11 @@ class ScenarioBuilder:
             decision = decision._replace(consistency=newest)
         removed = self._removed(question, wrong)
         added = self._added(question, wrong)
-        version = self._version(decision)
         batches = self._batches.of_request(question, version, wrong)
         wrong += too_many_judged("pods", batches, FEWER)
         if wrong:
             # The nodes can be looked at all the same; what is on them need not be read.
-            _, view = self._engine.replicas.resolve(
-                decision.cluster, decision.consistency, decision.deadline
-            )
+            _, view = resolve(decision.cluster, decision.consistency, decision.deadline)
             check_nodes(question, view, added, wrong)
             raise InvalidRequest.of(wrong)
         workloads = names_of(question, wrong)
@@ -184,14 +186,6 @@ class ScenarioBuilder:
         )
 
     # ------------------------------ parts
-
-    def _version(self, decision: DecisionRequest) -> KubernetesVersion:
-        """The version by whose rules all is judged, though the cluster's change meanwhile."""
-        if decision.settings.version is not None:
-            return decision.settings.version
-        resolve = self._engine.replicas.resolve
-        _, view = resolve(decision.cluster, decision.consistency, decision.deadline)
-        return view.snapshot.version
 
     def _state(
         self,
