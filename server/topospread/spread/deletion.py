@@ -36,7 +36,8 @@ _ORDINAL: Final = re.compile(r"-(\d{1,9})$", re.ASCII)
 _LONGEST: Final = 10
 """Digits of the largest int32."""
 
-_SECOND: Final = 1_000_000_000
+SECOND: Final = 1_000_000_000
+"""In nanoseconds."""
 
 
 class DeletionCandidate(NamedTuple):
@@ -202,14 +203,14 @@ def _aged(
 
     def place(item: tuple[int | None, list[int]]) -> tuple[int, int, tuple[str, str, str]]:
         time, alike = item
-        bucket = (0, 0) if time is None else (1, _bucket(now - time * _SECOND))
+        bucket = (0, 0) if time is None else (1, age_bucket(now - time * SECOND))
         return *bucket, min(_identity(pods[i]) for i in alike)
 
     for _, alike in sorted(by_time.items(), key=place):
         yield alike
 
 
-def _bucket(age: int) -> int:
+def age_bucket(age: int) -> int:
     """KEP-2185's: the integer part of the logarithm of nanoseconds."""
     return -1 if age <= 0 else int(math.log2(age))
 
@@ -245,7 +246,7 @@ def job_order(
         pods: active ones.
         completions: of the Job; None where that is not known.
     """
-    order = sorted(range(len(pods)), key=lambda i: _active(pods[i]))
+    order = sorted(range(len(pods)), key=lambda i: (job_key(pods[i]), _identity(pods[i])))
     if all(pod.completion_index is None for pod in pods):
         return order, [0.0] * len(pods)
     last = {pods[i].completion_index: i for i in order}
@@ -257,12 +258,12 @@ def job_order(
     return sorted(order, key=lambda i: -ranks[i]), ranks
 
 
-def _active(pod: DeletionCandidate) -> tuple[Any, ...]:
+def job_key(pod: DeletionCandidate) -> tuple[Any, ...]:
+    """What a Job compares pods by; equal ones go in any order."""
     assigned, phase, ready, _ = _before(pod)
     since = _newest_first(pod.ready_since) if pod.ready else (0, 0)
     restarts = -pod.restarts, -pod.sidecar_restarts
-    created = _newest_first(pod.created)
-    return assigned, phase, ready, since, restarts, created, _identity(pod)
+    return assigned, phase, ready, since, restarts, _newest_first(pod.created)
 
 
 class Strategy(Enum):
@@ -291,6 +292,10 @@ class DeletionConstraint:
     counted: Sequence[bool]
     eligible: frozenset[str]
     min_domains: int = 1
+
+    def counted_domain(self, position: int) -> str | None:
+        """The domain that a pod counts in; None where it counts in none."""
+        return self.domains[position] if self.counted[position] else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -421,8 +426,8 @@ def _by_domain(order: Sequence[int], spread: DeletionConstraint) -> Sequence[Seq
 def domain_counts(spread: DeletionConstraint) -> Counter[str]:
     """Pods that count, by domain; every eligible domain is there."""
     counts = Counter(dict.fromkeys(sorted(spread.eligible), 0))
-    for domain, counted in zip(spread.domains, spread.counted, strict=True):
-        if counted and domain is not None:
+    for position in range(len(spread.domains)):
+        if (domain := spread.counted_domain(position)) is not None:
             counts[domain] += 1
     return counts
 
@@ -432,8 +437,13 @@ def skew_of(spread: DeletionConstraint, counts: Mapping[str, int]) -> int:
     return max(counts.values(), default=0) - _minimum(spread, counts)
 
 
+def minimum_is_zero(spread: DeletionConstraint) -> bool:
+    """Whether the global minimum is 0, whatever the domains have."""
+    return not spread.eligible or len(spread.eligible) < spread.min_domains
+
+
 def _minimum(spread: DeletionConstraint, counts: Mapping[str, int]) -> int:
-    if not spread.eligible or len(spread.eligible) < spread.min_domains:
+    if minimum_is_zero(spread):
         return 0
     return min(counts[domain] for domain in spread.eligible)
 
