@@ -97,6 +97,12 @@ EXPLAINED: Final[Mapping[str, str]] = {
         "a StatefulSet's and a Job's own order is shown, and who decides"
     ),
     r"PlanRebalance: .*notes\[\]": "the note on soft constraints names include_soft",
+    r"\b(certain|alternatives|alternativeCount|(lowest|highest)(Last)?Skew(After)?)\b|LAST SKEW": (
+        "what a controller leaves to chance is told, and how far off plans may end"
+    ),
+    r"\b(fewestEvictionCount|replacementMayWait)\b|PlanRebalance: .*optimality": (
+        "a plan is proven if it holds whatever the scheduler chooses"
+    ),
     r"\b1 objects\b": "one object is no objects",
     r"INVALID_FIELDS replicaSelector|\bcapacities\b": "ExplainPod tells the room for replicas",
     r"stdout\.workloads\b": "Simulate says what it places of workloads that are there",

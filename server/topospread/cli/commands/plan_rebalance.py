@@ -20,14 +20,14 @@ from topospread.cli.request_options import (
 from topospread.cli.state_source import from_option
 from topospread.wording import counted
 from topospread_client import selector_from_query
-from topospread_proto.v1.common_pb2 import Consistency, Optimality
+from topospread_proto.v1.common_pb2 import OPTIMALITY_PROVEN, Consistency, Optimality
 from topospread_proto.v1.planner_service_pb2 import PlanRebalanceRequest, PlanRebalanceResponse
-from topospread_proto.v1.rebalance_pb2 import RebalanceOutcome
+from topospread_proto.v1.rebalance_pb2 import REBALANCE_OUTCOME_PLANNED, RebalanceOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread_proto.v1.rebalance_pb2 import RebalanceGroup, StuckPods
+    from topospread_proto.v1.rebalance_pb2 import RebalanceConstraint, RebalanceGroup, StuckPods
 
 _COUNT: Final = click.IntRange(0, MAX_NUMBER)
 
@@ -144,7 +144,7 @@ _CONSTRAINTS: Final = (
     Column("SELECTOR", lambda row: row[1].constraint.selector_text),
     Column("#MAX SKEW", lambda row: row[1].constraint.max_skew),
     Column("#SKEW", lambda row: row[1].skew_before),
-    Column("#AFTER", lambda row: row[1].skew_after),
+    Column("#AFTER", lambda row: _after(row[1])),
 )
 """Of constraints with the numbers of their groups."""
 
@@ -155,6 +155,12 @@ _EVICTIONS: Final = (
     Column("REPLACEMENT CAN GO TO", lambda row: row[1].target_node),
     Column("#FITTING", lambda row: row[1].fitting_node_count),
 )
+
+
+def _after(each: RebalanceConstraint) -> str:
+    """The planned skew, and the highest where the scheduler may choose otherwise."""
+    planned, highest = each.skew_after, each.highest_skew_after
+    return f"{planned} to {highest}" if highest > planned else f"{planned}"
 
 
 def _print(plan: PlanRebalanceResponse) -> None:
@@ -203,6 +209,8 @@ def _summary(group: RebalanceGroup) -> str:
     if group.HasField("eviction_count"):
         evictions = counted(group.eviction_count, "eviction")
         text += f", {evictions}{_optimality_text(group.optimality)}"
+    if group.outcome == REBALANCE_OUTCOME_PLANNED and group.optimality != OPTIMALITY_PROVEN:
+        text += _of_unproven(group)
     if group.at_once:
         text += ": evict all of them before the first replacement is placed"
     if group.reason:
@@ -211,6 +219,27 @@ def _summary(group: RebalanceGroup) -> str:
         pods = "1 pending pod counts" if pending == 1 else f"{pending} pending pods count"
         text += f"; {pods} for it once the scheduler finds a node: plan again then"
     return text
+
+
+def _of_unproven(group: RebalanceGroup) -> str:
+    """What keeps a plan from being proven."""
+    said = []
+    if group.eviction_count > group.fewest_eviction_count:
+        said.append(f"{group.fewest_eviction_count} may do")
+    above = [
+        f"{each.constraint.topology_key} {each.highest_skew_after}"
+        for each in group.constraints
+        if each.highest_skew_after
+        > max(each.constraint.max_skew, 0 if each.wanted else each.skew_before)
+    ]
+    if above:
+        said.append(
+            "the scheduler may choose other nodes, which may leave a skew of up to "
+            + ", ".join(above)
+        )
+    if group.replacement_may_wait:
+        said.append("a replacement may find no node")
+    return f": {'; '.join(said)}" if said else ""
 
 
 def _optimality_text(known: Optimality.ValueType) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -10,10 +9,10 @@ import click
 from topospread.cli import documents, manifest_files, output
 from topospread.cli.completeness import require_pods
 from topospread.cli.errors import DONE, BadInput, raise_failed
-from topospread.cli.kinds import STORED, ObjectName, full_name, pod_path
+from topospread.cli.kinds import STORED, ObjectName, pod_path
 from topospread.cli.manifest_objects import ManifestErrors, is_job, storable_objects
 from topospread.cli.options import MAX_NUMBER, ClientOptions, server_verb
-from topospread.cli.output import Column
+from topospread.cli.render.deletion_order import print_order
 from topospread.cli.request_options import input_options, validation_option
 from topospread.cli.state_pods import StatePods
 from topospread.cli.state_source import from_option
@@ -23,7 +22,6 @@ from topospread.kube.label_syntax import label_key_errors
 from topospread.kube.validation import validate_constraints
 from topospread.kube.violations import violation_text
 from topospread.kube.workloads import REPLICA_SET, REVISIONS
-from topospread.wording import counted
 from topospread_client import (
     ManifestError,
     pod_from_manifest,
@@ -34,14 +32,12 @@ from topospread_client import (
 from topospread_proto.v1.common_pb2 import CONSTRAINT_VALIDATION_STRICT, Consistency
 from topospread_proto.v1.deletion_order_pb2 import (
     RANK_STRATEGY_EVEN,
-    RANK_STRATEGY_JOB,
     RANK_STRATEGY_PROPORTIONAL,
     RANK_STRATEGY_REPLICA_SET,
-    RANK_STRATEGY_STATEFUL_SET,
     RankConstraint,
     RankStrategy,
 )
-from topospread_proto.v1.planner_service_pb2 import RankDeletionsRequest, RankDeletionsResponse
+from topospread_proto.v1.planner_service_pb2 import RankDeletionsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +45,6 @@ if TYPE_CHECKING:
     from topospread.cli.manifest_documents import Manifest
     from topospread.cli.manifest_objects import FieldValidation
     from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector, Pod
-    from topospread_proto.v1.deletion_order_pb2 import RankedConstraint
 
 STRATEGIES: Final = {
     documents.value_name(RankStrategy, number).lower().replace("_", "-"): number
@@ -145,7 +140,7 @@ def command(
     documents.present(
         options.output,
         "DeletionOrder",
-        lambda: _print(ranked),
+        lambda: print_order(ranked),
         (pod_path(each.pod) for each in ranked.pods),
         cluster=options.cluster,
         answer=ranked,
@@ -296,99 +291,3 @@ def _metadata_text(manifest: Manifest, field: str) -> str:
     metadata = manifest.content.get("metadata")
     value = metadata.get(field) if isinstance(metadata, dict) else None
     return value if isinstance(value, str) else ""
-
-
-_CONSTRAINTS: Final = (
-    Column("TOPOLOGY KEY", lambda each: each.constraint.topology_key + _limits(each)),
-    Column("#MAX SKEW", attrgetter("constraint.max_skew")),
-    Column("#SKEW", attrgetter("skew")),
-    Column("PODS BY DOMAIN", lambda each: _domains(each)),
-)
-
-_PODS: Final = (
-    Column("#", lambda row: row[0]),
-    Column("POD", lambda row: full_name(row[1].pod)),
-    Column("NODE", lambda row: row[1].node),
-    Column("#RANK", lambda row: f"{row[1].rank:g}"),
-)
-"""Of pods with their places in the order."""
-
-_OWN_RANKS: Final = {
-    RANK_STRATEGY_STATEFUL_SET: Column("#ORDINAL", lambda row: f"{row[1].rank:g}"),
-    RANK_STRATEGY_JOB: Column("IN ANY CASE", lambda row: output.yes_no(row[1].rank > 0)),
-}
-"""Columns in the place of RANK where a controller takes no order."""
-
-_OUTCOMES: Final = (
-    Column("STRATEGY", lambda each: _words(each.strategy)),
-    Column("#KEPT", attrgetter("kept_count")),
-    Column("#WITHIN", attrgetter("within_count")),
-    Column("#LAST SKEW", attrgetter("last_skew")),
-)
-
-
-def _columns_of_constraint(index: int, heading: str) -> list[Column]:
-    return [
-        Column(heading, lambda row: row[1].domains[index]),
-        Column("#SKEW AFTER", lambda row: row[1].skews[index]),
-    ]
-
-
-def _print(ranked: RankDeletionsResponse) -> None:
-    pods = [*_PODS[:-1], _OWN_RANKS.get(ranked.strategy, _PODS[-1])]
-    if ranked.strategy == RANK_STRATEGY_JOB and not any(each.rank for each in ranked.pods):
-        pods.pop()
-    for index, each in enumerate(ranked.constraints):
-        key = each.constraint.topology_key.rpartition("/")[2].upper()
-        pods += _columns_of_constraint(index, key)
-    outcomes = ranked.outcomes if ranked.constraints else ()
-    for columns, rows in (
-        (_CONSTRAINTS, ranked.constraints),
-        (pods, list(enumerate(ranked.pods, start=1))),
-        (_OUTCOMES, outcomes),
-    ):
-        if rows:
-            output.print_items(columns, rows)
-            click.echo()
-    longest, ending = ranked.keeps_longest, ranked.ending_pod_count
-    output.fields(
-        [
-            ("who decides", ranked.decider.text),
-            ("strategy", _words(ranked.strategy)),
-            (
-                "keeps maxSkew longest",
-                f"{_words(longest)} ({_times(ranked)})" if longest else "",
-            ),
-            ("ranked", counted(ranked.ranked_pod_count, "pod")),
-            ("left out", _going(ending) if ending else None),
-            ("revision", ranked.meta.revision),
-            ("trace", documents.trace_id(ranked)),
-        ]
-    )
-
-
-def _going(pods: int) -> str:
-    return f"{counted(pods, 'pod')} that {'goes' if pods == 1 else 'go'} anyway"
-
-
-def _words(strategy: int) -> str:
-    return documents.words(documents.value_name(RankStrategy, strategy))
-
-
-def _times(ranked: RankDeletionsResponse) -> str:
-    """Number of deletions during which the best strategy keeps maxSkew."""
-    best = (each for each in ranked.outcomes if each.strategy == ranked.keeps_longest)
-    kept, deletions = next(best).kept_count, len(ranked.pods)
-    if kept == deletions:
-        return "for all deletions"
-    return f"for {kept} of {counted(deletions, 'deletion')}"
-
-
-def _limits(ranked: RankedConstraint) -> str:
-    return f"={','.join(ranked.limited_values)}" if ranked.limited_values else ""
-
-
-def _domains(ranked: RankedConstraint) -> str:
-    fullest = [f"{each.value} {each.pod_count}" for each in ranked.domain_counts[:10]]
-    more = ranked.domain_count - len(fullest)
-    return ", ".join(fullest) + (f" … and {more} more" if more else "")

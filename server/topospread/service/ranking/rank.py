@@ -14,7 +14,6 @@ from topospread.codec.stored_pods import EncodedPod, StoredPodReader, pod_of
 from topospread.errors import CorruptValue
 from topospread.index.nodes import NodeTable
 from topospread.index.pod_classes import NO_CLASSES
-from topospread.kube.workloads import STATEFUL_SET
 from topospread.service.decisions.extension_points import all_constraints
 from topospread.service.decisions.request import NO_OVERRIDE
 from topospread.service.messages import constraint_message, meta_of
@@ -37,8 +36,13 @@ from topospread.service.ranking.notes import (
     nothing_matches,
     without_domains,
 )
+from topospread.service.ranking.outcomes import (
+    add_pods,
+    numbered,
+    outcomes_by_strategy,
+    own_outcome,
+)
 from topospread.service.ranking.request import (
-    SECOND,
     STRATEGIES,
     STRATEGY_NUMBERS,
     RankQuestion,
@@ -47,17 +51,12 @@ from topospread.service.ranking.request import (
 from topospread.service.state.consistent_read import ConsistentRead
 from topospread.spread.constraints import Constraint, pod_constraints
 from topospread.spread.deletion import (
+    SECOND,
     DeletionConstraint,
     DeletionOrder,
-    Ranking,
-    Strategy,
     best,
     domain_counts,
-    job_order,
-    rank,
-    ranking_of,
     skew_of,
-    stateful_set_order,
 )
 from topospread.spread.topology import Eligibility, GroupKey
 from topospread.store.model import Key, Kind
@@ -76,7 +75,6 @@ if TYPE_CHECKING:
     from topospread.replica.replicas import Replicas
     from topospread.replica.view import View
     from topospread.service.decisions.request import DecisionRequest, ProfileRegistry
-    from topospread.service.ranking.deciders import Decider
     from topospread.spread.deletion import DeletionCandidate
     from topospread.store.api import Reader
     from topospread_proto.kubernetes.v1 import kubernetes_pb2
@@ -140,32 +138,25 @@ class DeletionRanker:
         order, deletions = DeletionOrder(pods), len(pods)
         if request.HasField("delete_count"):
             deletions = min(request.delete_count, deletions)
-        own = _own_ranking(found.decider, pods, spreads, deletions, question.completions)
-        if own is not None:
-            response.strategy, ranking = own
-            outcomes = {response.strategy: ranking}
-            response.notes.extend(left_above(spreads, ranking))
+        outcomes = own_outcome(found.decider, pods, spreads, deletions, question.completions)
+        if outcomes:
+            ((response.strategy, outcome),) = outcomes.items()
+            response.notes.extend(left_above(spreads, outcome.ranking))
         else:
             if not spreads:
                 response.notes.append(_NO_CONSTRAINTS)
-            rankings = {
-                each: rank(each, order, spreads, found.related, now, deletions) for each in Strategy
-            }
-            ranking = rankings[STRATEGIES[request.strategy]]
-            outcomes = {STRATEGY_NUMBERS[each]: made for each, made in rankings.items()}
+            by_strategy = outcomes_by_strategy(order, spreads, found, now, deletions)
+            outcome, outcomes = by_strategy[STRATEGIES[request.strategy]], numbered(by_strategy)
             if spreads:
+                rankings = {each: made.ranking for each, made in by_strategy.items()}
                 response.keeps_longest = STRATEGY_NUMBERS[best(rankings)]
-        _add_pods(response, pods, ranking, spreads)
-        for (constraint, limits), each in zip(wanted, spreads, strict=True):
-            response.constraints.append(_ranked_constraint(constraint, each, limits))
-        present = [each.skew for each in response.constraints]
-        for number, made in outcomes.items():
-            response.outcomes.add(
-                strategy=number,
-                kept_count=made.kept,
-                within_count=made.within,
-                last_skew=max(made.skews[-1].tolist() if deletions else present, default=0),
-            )
+        add_pods(response, pods, outcome, spreads)
+        for (constraint, limits), each, skews in zip(
+            wanted, spreads, outcome.possible.skews, strict=True
+        ):
+            response.constraints.append(_ranked_constraint(constraint, each, limits, skews))
+        present = max((each.skew for each in response.constraints), default=0)
+        response.outcomes.extend(made.message(of, present) for of, made in outcomes.items())
         indexed = any(pod.completion_index is not None for pod in pods)
         response.decider.CopyFrom(decider_message(found.decider, indexed=indexed))
         response.notes.extend(revisions_note(found.decider, found.revisions))
@@ -301,25 +292,11 @@ def _encoded(pod: kubernetes_pb2.Pod, namespace: str) -> EncodedPod:
     return EncodedPod(pod.SerializeToString(deterministic=True))
 
 
-def _add_pods(
-    response: pb.RankDeletionsResponse,
-    pods: Sequence[DeletionCandidate],
-    ranking: Ranking,
-    spreads: Sequence[DeletionConstraint],
-) -> None:
-    for position, skews in zip(ranking.order, ranking.skews.tolist(), strict=False):
-        pod = pods[position]
-        response.pods.add(
-            pod=common_pb2.PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid),
-            node=pod.node,
-            rank=ranking.ranks[position],
-            domains=[spread.domains[position] or "" for spread in spreads],
-            skews=skews,
-        )
-
-
 def _ranked_constraint(
-    constraint: Constraint, spread: DeletionConstraint, limits: Iterable[str]
+    constraint: Constraint,
+    spread: DeletionConstraint,
+    limits: Iterable[str],
+    skews: tuple[int, int],
 ) -> deletion_order_pb2.RankedConstraint:
     counts = domain_counts(spread)
     fullest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -332,6 +309,8 @@ def _ranked_constraint(
         ],
         domain_count=len(counts),
         skew=skew_of(spread, counts),
+        lowest_skew_after=skews[0],
+        highest_skew_after=skews[1],
     )
 
 
@@ -372,22 +351,3 @@ def _spread(
         ),
         min_domains=kept.min_domains,
     )
-
-
-def _own_ranking(
-    decider: Decider | None,
-    pods: Sequence[DeletionCandidate],
-    spreads: Sequence[DeletionConstraint],
-    deletions: int,
-    completions: int | None,
-) -> tuple[deletion_order_pb2.RankStrategy.ValueType, Ranking] | None:
-    """The order of a controller that takes no other, with its number; None for others."""
-    if decider is None or not (decider.kind == STATEFUL_SET or decider.is_job):
-        return None
-    if decider.kind == STATEFUL_SET:
-        number = deletion_order_pb2.RANK_STRATEGY_STATEFUL_SET
-        chosen, ranks = stateful_set_order(pods)
-    else:
-        number = deletion_order_pb2.RANK_STRATEGY_JOB
-        chosen, ranks = job_order(pods, completions)
-    return number, ranking_of(chosen, ranks, spreads, deletions)

@@ -19,7 +19,7 @@ from topospread.kube.violations import (
     unknown,
 )
 from topospread.service.ranking.deciders import deciders_of_class
-from topospread.spread.deletion import Strategy
+from topospread.spread.deletion import SECOND, Strategy
 from topospread_proto.v1 import deletion_order_pb2
 from topospread_proto.v1 import planner_service_pb2 as pb
 
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 MAX_CONSTRAINTS: Final = 64
-
-SECOND: Final = 1_000_000_000
-"""In nanoseconds."""
 
 YEAR_10000: Final = 253_402_300_800
 """Seconds since 1970 where protobuf's timestamps end."""

@@ -160,11 +160,13 @@ class NamespaceInventory:
         pod_classes: by the keys of their shapes.
         limits: all that its pods demand; True for those of pods that the request means.
         pending: pods that wait for a node by their labels, without those that gates hold.
+        constrained: pods that wait, that the request means, and that have a constraint.
     """
 
     pod_classes: dict[bytes, ShapedPods] = field(default_factory=dict)
     limits: dict[SkewLimit, bool] = field(default_factory=dict)
     pending: Counter[LabelPairs] = field(default_factory=Counter)
+    constrained: int = 0
 
     def pending_in(self, groups: Iterable[GroupKey]) -> int:
         """The pods without a node that one of these groups would count."""
@@ -205,12 +207,14 @@ def take_inventory(
                 shape = engine.intern(pod).shape
                 if counts.pending and not engine.template_of(pod_class)[1].gated:
                     inventory.pending[pod_class.labels] += counts.pending
-                if not counts.bound:
-                    continue
                 shaped = inventory.pod_classes.get(pod.key)
                 if shaped is None:
                     shaped = _shaped_pods(engine, question, shape, snapshot)
-                    inventory.pod_classes[pod.key] = shaped
+                if counts.pending and shaped.limits and shaped.chosen:
+                    inventory.constrained += counts.pending
+                if not counts.bound:
+                    continue
+                inventory.pod_classes[pod.key] = shaped
                 shaped.classes.append(pod_class)
                 if shaped.limits:
                     _, demand = engine.template_of(pod_class)

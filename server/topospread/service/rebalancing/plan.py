@@ -11,6 +11,7 @@ from topospread.checkpoints import CooperativeYield
 from topospread.errors import Conflict
 from topospread.service.messages import constraint_message, meta_of
 from topospread.service.rebalancing.evictions import EvictionSequence, EvictionSequencer
+from topospread.service.rebalancing.free_choice import WorstEnd, worst_end
 from topospread.service.rebalancing.integer_program import (
     NoTimeLeft,
     ProgramSolution,
@@ -150,7 +151,8 @@ class RebalancePlanner:
             response.stuck.add(reason=reason, pod_count=pods)
         response.not_modelled.extend(sorted(run.not_modelled))
         if not wanted:
-            response.notes.append(_nothing_to_mend(request))
+            waiting = sum(each.constrained for each in inventories.values())
+            response.notes.append(_nothing_to_mend(request, waiting))
         if held := run.stuck[CLAIMS_UNKNOWN]:
             response.notes.append(_held_by_claims(held))
         response.meta.CopyFrom(meta_of(view, read.replica, decision.settings.version))
@@ -173,7 +175,15 @@ class RebalancePlanner:
         raise Conflict("the cluster changes faster than its constraints are counted: try again")
 
 
-def _nothing_to_mend(request: pb.PlanRebalanceRequest) -> str:
+def _nothing_to_mend(request: pb.PlanRebalanceRequest, waiting: int) -> str:
+    if waiting:
+        a = "" if request.include_soft else "hard "
+        which = (
+            f"the only pod with a {a}constraint waits"
+            if waiting == 1
+            else (f"all {waiting} pods with a {a}constraint wait")
+        )
+        return f"{which} for a node: there is nothing to mend (topospread explain --pending)"
     if request.include_soft:
         return "no pod that was looked at has a constraint: there is nothing to mend"
     return (
@@ -226,7 +236,7 @@ def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
             return
         sequencer = EvictionSequencer(run.view, run.groups, left, run.turn)
         sequence = sequencer.sequence(made, moves, run.state)
-        least, proved = moves.least, moves.proved
+        least = moves.least
         if sequence is None:
             # Refused for lack of capacity, which the bound above does not model.
             moves = solve(made.program(left=left, snapshot=run.state), _seconds(run))
@@ -249,7 +259,8 @@ def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
         reason = "no order of evictions was found in which each replacement finds a node"
         _refused(run, component, detail.REBALANCE_OUTCOME_NOT_FOUND, reason)
         return
-    _planned(run, component, sequence, proved=proved and len(sequence.steps) <= least)
+    worst = worst_end(component, made, sequence, run.state, len(run.response.evictions), run.turn)
+    _planned(run, component, sequence, worst, least)
 
 
 def _seconds(run: _RebalanceRun) -> float:
@@ -277,6 +288,7 @@ def _over_limit(run: _RebalanceRun, component: ConstraintComponent, moves: Progr
             outcome=detail.REBALANCE_OUTCOME_OVER_LIMIT,
             optimality=_optimality(moves.proved),
             eviction_count=moves.count,
+            fewest_eviction_count=moves.least,
             pending_pod_count=component.pending,
             reason=reason,
         )
@@ -302,8 +314,27 @@ def _refused(
 
 
 def _planned(
-    run: _RebalanceRun, component: ConstraintComponent, sequence: EvictionSequence, *, proved: bool
+    run: _RebalanceRun,
+    component: ConstraintComponent,
+    sequence: EvictionSequence,
+    worst: WorstEnd,
+    fewest: int,
 ) -> None:
+    """Add a plan to the run.
+
+    Args:
+        run: the run.
+        component: whose plan it is.
+        sequence: the plan.
+        worst: what it may leave at most.
+        fewest: evictions that any plan has at least.
+    """
+    constraints = _judged(component, run.state, sequence.state, worst.skews)
+    holds = not worst.may_wait and all(
+        each.highest_skew_after
+        <= max(each.constraint.max_skew, 0 if each.wanted else each.skew_before)
+        for each in constraints
+    )
     names = sequence.state.nodes.names
     for step in sequence.steps:
         member, facts = step.movable.member, step.movable.facts
@@ -322,9 +353,11 @@ def _planned(
     run.spent[component.namespace] += len(sequence.steps)
     run.response.groups.append(
         detail.RebalanceGroup(
-            constraints=_judged(component, run.state, sequence.state),
+            constraints=constraints,
             outcome=detail.REBALANCE_OUTCOME_PLANNED,
-            optimality=_optimality(proved),
+            optimality=_optimality(len(sequence.steps) <= fewest and holds),
+            fewest_eviction_count=fewest,
+            replacement_may_wait=worst.may_wait,
             eviction_count=len(sequence.steps),
             pending_pod_count=component.pending,
             at_once=sequence.at_once,
@@ -334,17 +367,25 @@ def _planned(
 
 
 def _judged(
-    component: ConstraintComponent, before: Snapshot, after: Snapshot
+    component: ConstraintComponent,
+    before: Snapshot,
+    after: Snapshot,
+    highest: Sequence[int] = (),
 ) -> Sequence[detail.RebalanceConstraint]:
-    return [
-        detail.RebalanceConstraint(
-            constraint=constraint_message(limit.constraint),
-            wanted=meant,
-            skew_before=skew(limit, before),
-            skew_after=skew(limit, after),
+    """As answers have them; without a plan skews stay."""
+    found = []
+    for number, (limit, meant) in enumerate(component.limits.items()):
+        now = skew(limit, before)
+        found.append(
+            detail.RebalanceConstraint(
+                constraint=constraint_message(limit.constraint),
+                wanted=meant,
+                skew_before=now,
+                skew_after=skew(limit, after),
+                highest_skew_after=highest[number] if highest else now,
+            )
         )
-        for limit, meant in component.limits.items()
-    ]
+    return found
 
 
 def _optimality(proved: bool) -> common_pb2.Optimality.ValueType:
