@@ -1,4 +1,7 @@
-"""Real etcd, kube-apiserver and kube-scheduler on loopback; nodes are objects without machines."""
+"""Real etcd, kube-apiserver, kube-scheduler and controllers on loopback.
+
+Nodes are objects without machines: bench.campaigns.kubelets stands in for what would run there.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,20 @@ binaries_option = click.option(
     "--binaries",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     required=True,
-    help="Folder with etcd, kube-apiserver and kube-scheduler.",
+    help="Folder with etcd, kube-apiserver and kube-scheduler; for some kube-controller-manager.",
 )
+
+CONTROLLERS = (
+    "deployment-controller",
+    "replicaset-controller",
+    "statefulset-controller",
+    "daemonset-controller",
+    "job-controller",
+    "disruption-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+)
+"""Not node-lifecycle's, which would taint nodes that send no heartbeats."""
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
@@ -106,6 +121,25 @@ class Cluster:
             f"--secure-port={port}",
         )
         self._await(f"https://127.0.0.1:{port}/readyz")
+
+    def controllers(self, opened: ExitStack) -> None:
+        """Start the controllers of workloads in a kube-controller-manager."""
+        port = free_port()
+        kubeconfig = self.kubeconfig(ADMIN, "controllers")
+        self.start(
+            opened,
+            "kube-controller-manager",
+            f"--kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            "--leader-elect=false",
+            "--kube-api-qps=200",
+            "--kube-api-burst=400",
+            f"--controllers={','.join(CONTROLLERS)}",
+        )
+        self._await(f"https://127.0.0.1:{port}/healthz")
 
     def kubeconfig(self, token: str, name: str) -> str:
         """A file for clients with a token."""
