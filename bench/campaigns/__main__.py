@@ -33,6 +33,7 @@ CAMPAIGNS: Final = {
     "memory": "Memory that hostile callers make a server hold.",
     "neighbor": "A light caller's latency beside a heavy caller.",
     "places": "Places a second where the store is far away, beside another commit's.",
+    "predictions": "Scale-ins and rebalance plans carried out by real controllers.",
     "overload": "Calls past the queue, and thousands that end early.",
     "retries": "Seconds until a real kube-scheduler binds what was refused, once there is room.",
     "silent": "Callers and probes beside connections that say nothing.",

@@ -262,11 +262,12 @@ def servers(
                 *("--sync-kubeconfig", config),
             )
             urls.append(f"http://{http}")
-            _await_ready(urls[-1])
+            await_ready(urls[-1])
         yield urls[1:] if synced_by == "other" else urls
 
 
-def _await_ready(url: str) -> None:
+def await_ready(url: str) -> None:
+    """Wait until a server is ready."""
     ends = time.monotonic() + 90.0
     while time.monotonic() < ends:
         try:
