@@ -29,7 +29,8 @@ from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE, until
 from topospread.checkpoints import BRIEF, checkpoint
 from topospread.http import extender
-from topospread.service.extender.extend import filter_candidates
+from topospread.service.extender import assumed
+from topospread.service.extender.extend import filter_and_assume
 from topospread_proto.v1 import placement_service_pb2
 from topospread_proto.v1.placement_service_pb2_grpc import PlacementServiceStub
 
@@ -41,11 +42,16 @@ LIMIT = 1 << 20
 
 @pytest.fixture(scope="module")
 def scheduler():
-    """One server for tests that change nothing: the samples' nodes, and two pods in zone a."""
+    """One server for tests that change nothing: the samples' nodes, and two pods in zone a.
+
+    None of the pods that it is asked about is assumed to be on its way.
+    """
     with (
+        pytest.MonkeyPatch.context() as patch,
         served(http="127.0.0.1:0", http_max_body_bytes=LIMIT) as server,
         Scheduler(server) as scheduler,
     ):
+        patch.setattr(assumed, "ASSUMED_SECONDS", 0.0)
         scheduler.write(*nodes(), pod("one", "n0000"), pod("two", "n0003"))
         yield scheduler
 
@@ -596,32 +602,6 @@ def test_the_extender_may_be_off():
         assert scheduler.post("filter", sample("cached-filter")).status_code == 404
 
 
-def test_a_burst_that_outruns_the_state_is_counted_and_said_once(fresh, caplog):
-    def outruns():
-        return counted(fresh, "topospread_extender_stale_decisions_total")
-
-    fresh.ask("filter", spreading("one"), NAMES)
-    fresh.write(pod("one", "n0000"))
-    # The one before it is there; asked again, it is its own predecessor.
-    fresh.ask("filter", spreading("two"), NAMES)
-    fresh.ask("filter", spreading("two"), NAMES)
-    assert outruns() == 0
-    # The one before them is not: where it goes is known to the scheduler alone.
-    fresh.ask("filter", spreading("three"), NAMES)
-    fresh.ask("filter", spreading("four"), NAMES)
-    assert outruns() == 2
-    lines = [one.getMessage() for one in caplog.records if "may break maxSkew" in one.getMessage()]
-    assert len(lines) == 1
-    assert "default/three" in lines[0]
-
-
-def test_places_outrun_nothing(fresh, caplog):
-    for name in ("one", "two", "three"):
-        assert len(fresh.ask("place", spreading(name), NAMES)["NodeNames"]) == 1
-    assert "may break maxSkew" not in caplog.text
-    assert counted(fresh, "topospread_extender_stale_decisions_total") == 0
-
-
 def test_a_filter_that_takes_long_holds_no_other_connection_up(fresh, monkeypatch):
     """One thread reads all connections: it is not the one that waits for another's decision."""
 
@@ -629,9 +609,9 @@ def test_a_filter_that_takes_long_holds_no_other_connection_up(fresh, monkeypatc
         until_long = time.thread_time() + 5 * BRIEF
         while time.thread_time() < until_long:
             checkpoint()
-        return filter_candidates(*call)
+        return filter_and_assume(*call)
 
-    monkeypatch.setattr(extender, "filter_candidates", takes_long)
+    monkeypatch.setattr(extender, "filter_and_assume", takes_long)
     fresh.http.get("/livez")
     left = ExitStack()
     turn = fresh.server.pools.turn

@@ -10,7 +10,6 @@ well send is reported, where the protocol has a field for it, in a response with
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -32,10 +31,10 @@ from topospread.http.calls import HttpMethod, Lane
 from topospread.http.responses import HttpFailure, with_status
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
+from topospread.service.extender.assumed import AssumedPods
 from topospread.service.extender.extend import (
     CandidateVerdicts,
-    UnboundPods,
-    filter_candidates,
+    filter_and_assume,
     place_candidate,
     prioritize,
 )
@@ -58,8 +57,6 @@ if TYPE_CHECKING:
     from topospread.telemetry.metrics import Metrics, Placed
     from topospread.telemetry.spans import Attribute, CallSpan
 
-
-LOG: Final = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -195,8 +192,7 @@ class Extender:
         self._lifetime = lifetime
         self._unschedulable = unschedulable
         self._places = places
-        self._bursts = UnboundPods()
-        self._warned = False
+        self._assumed = AssumedPods()
 
     def method(self, path: str, query: bytes) -> HttpMethod:
         """What a URL asks for; raises as :func:`parse_target`."""
@@ -243,9 +239,12 @@ class Extender:
         else:
             pod = self._engine.intern(args.pod)
             request = DecisionRequest(deadline=call.deadline, cluster=cluster, pod=pod)
-            judged = filter_candidates(self._engine, request, args.names, args.describe)
+            judged = filter_and_assume(
+                self._engine, self._assumed, request, args.names, args.describe
+            )
             self._observe(judged)
-            self._notice_burst(judged, cluster, pod)
+            if judged.in_burst and judged.fit:
+                self._metrics.stale_decision(cluster)
         self._remember(args, cluster, pod, judged)
         if judged.unknown:
             self._metrics.unknown_nodes(cluster)
@@ -254,25 +253,6 @@ class Extender:
         if judged.status.code is Code.ERROR:
             return messages.filter_error(judged.status.reasons[0])
         return messages.filter_result(args, judged.fit, judged.refused, judged.unresolvable)
-
-    def _notice_burst(self, judged: CandidateVerdicts, cluster: str, pod: ShapedPod) -> None:
-        """Count, and log once, that pods come faster than the state has them."""
-        if not judged.fit or judged.status.code is not Code.SUCCESS:
-            return
-        if not self._bursts.outran(self._engine.replicas.get(cluster), pod):
-            return
-        self._metrics.stale_decision(cluster)
-        if not self._warned:
-            self._warned = True
-            LOG.warning(
-                "cluster %s: pod %s/%s was judged before the state had the pod before it: a burst"
-                " through mode filter may break maxSkew, mode place keeps it"
-                " (docs/kube-scheduler.md); further ones are counted in"
-                " topospread_extender_stale_decisions_total",
-                cluster[:63],
-                pod.shape.pod.namespace[:63],
-                pod.name[:253],
-            )
 
     def _remember(
         self, args: messages.ExtenderArgs, cluster: str, pod: ShapedPod, judged: CandidateVerdicts

@@ -228,7 +228,7 @@ class Metrics:
         self._unknown_nodes[(cluster,)].add_one()
 
     def stale_decision(self, cluster: str) -> None:
-        """The extender decided for a pod before the state had the pod before it."""
+        """Filter of the extender decided for a pod before the state had those before it."""
         self._stale_decisions[(cluster,)].add_one()
 
     def wake(self, cluster: str, result: str) -> None:
@@ -306,8 +306,8 @@ class Metrics:
         )
         yield counter(
             "topospread_extender_stale_decisions",
-            "Pods of mode filter that were decided before the state had the pod before them: they"
-            " may break maxSkew.",
+            "Pods of mode filter that were decided before the state had those before them, which"
+            " were counted where they are assumed to go.",
             ("cluster",),
             followed | _counts(self._stale_decisions),
         )

@@ -7,8 +7,6 @@ separately from those that are refused.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
@@ -16,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topospread.cache import BUDGETS, Cache
 from topospread.errors import InvalidPod
 from topospread.index.overlay import Overlay, apply_overlay
+from topospread.service.decisions.pods import ShapedPod
 from topospread.service.decisions.request import NodeSelection
+from topospread.service.extender.assumed import counted_beside, in_one_domain, with_assumed
 from topospread.service.fit.profile import suited
 from topospread.service.fit.question import Fit
 from topospread.service.placement.place import choose
@@ -41,11 +40,10 @@ if TYPE_CHECKING:
 
     from topospread.index.changes import ReservationRow
     from topospread.kube.objects import Node
-    from topospread.replica.replica import Replica
     from topospread.service.decisions.cycle import Cycle
     from topospread.service.decisions.engine import Engine
-    from topospread.service.decisions.pods import PodShape, ShapedPod
     from topospread.service.decisions.request import DecisionRequest
+    from topospread.service.extender.assumed import AssumedPlaces, AssumedPods
     from topospread.service.placement.places import Places
     from topospread.service.placement.tasks import PlacementRequest, PlacementResult, Rejection
     from topospread.service.state.write import Traced
@@ -65,9 +63,6 @@ Describe = Callable[[Sequence[str]], "Sequence[Node]"]
 MOST_NAMED: Final = 64
 """Domains of one constraint that are named; past it all have one message."""
 
-SOON: Final = 5.0
-"""Seconds after an answer in which its pod is still on its way; later it was not bound."""
-
 
 @dataclass(slots=True, eq=False)
 class CandidateVerdicts:
@@ -81,6 +76,7 @@ class CandidateVerdicts:
         unresolvable: the same where it would not.
         unknown: how many nodes are not in the state.
         held: the result of place mode; None in other modes.
+        in_burst: pods that its constraints count are on their way, and the state lacks them.
         seconds: that judging took.
     """
 
@@ -91,6 +87,7 @@ class CandidateVerdicts:
     unresolvable: dict[str, str] = field(default_factory=dict)
     unknown: int = 0
     held: PlacementResult | None = None
+    in_burst: bool = False
     seconds: float = 0.0
 
 
@@ -108,7 +105,11 @@ class CandidateScores:
 
 
 def filter_candidates(
-    engine: Engine, request: DecisionRequest, names: Sequence[str], describe: Describe | None = None
+    engine: Engine,
+    request: DecisionRequest,
+    names: Sequence[str],
+    describe: Describe | None = None,
+    before: AssumedPlaces = (),
 ) -> CandidateVerdicts:
     """Judge a scheduler's candidates.
 
@@ -118,18 +119,49 @@ def filter_candidates(
         names: of the candidates.
         describe: returns the nodes that are not in the state; they are then judged as if
             they had joined it, without pods.
+        before: pods that count beside those of the state, see AssumedPods.before().
 
     Raises:
         As Engine.new_cycle; InvalidRequest for nodes that cannot be read.
     """
     cycle = engine.new_cycle(request).cycle
     started = engine.clock()
-    unknown_names = 0
+    unknown_names, in_burst = 0, False
     if cycle.pre_filter_status.code is Code.SUCCESS:
         cycle, unknown_names = _joined(cycle, names, describe)
+        beside = counted_beside(cycle, before)
+        cycle, in_burst = with_assumed(cycle, beside), bool(beside)
     judged = judge_candidates(cycle, names)
+    judged.in_burst = in_burst
     judged.unknown = judged.unknown or unknown_names
     judged.seconds = engine.clock() - started
+    return judged
+
+
+def filter_and_assume(
+    engine: Engine,
+    assumed: AssumedPods,
+    request: DecisionRequest,
+    names: Sequence[str],
+    describe: Describe | None = None,
+) -> CandidateVerdicts:
+    """Judge a scheduler's candidates, beside the pods that were answered a moment ago.
+
+    While there are any, the answer is one domain, and the pod is assumed to go there.
+
+    Raises:
+        As filter_candidates.
+    """
+    pod = request.pod
+    assert isinstance(pod, ShapedPod), "who asks has interned it"
+    before = assumed.before(engine.replicas.get(request.cluster), pod)
+    judged = filter_candidates(engine, request, names, describe, before)
+    if judged.status.code is not Code.SUCCESS or not judged.fit:
+        return judged
+    node = ""
+    if judged.in_burst:
+        judged.fit, node = in_one_domain(judged.cycle, judged.fit)
+    assumed.answered(request.cluster, pod, node)
     return judged
 
 
@@ -182,12 +214,11 @@ def place_candidate(
     Without hard constraints nothing is held, and the answer is that of filter_candidates: where a
     pod goes then is for the scheduler to weigh.
     """
-    request = placement.decision
-    judged = filter_candidates(places.engine, request, names)
-    if judged.status.code is not Code.SUCCESS:
-        return judged
+    cycle = places.engine.new_cycle(placement.decision).cycle
+    status = cycle.pre_filter_status
+    if status.code is not Code.SUCCESS:
+        return judge_candidates(cycle, names)
     candidates = NodeSelection(names=tuple(dict.fromkeys(names)))
-    cycle = judged.cycle
 
     def choice(newest: Cycle, held: ReservationRow | None) -> str | Rejection:
         nonlocal cycle
@@ -203,7 +234,7 @@ def place_candidate(
     if held.node not in names:
         text = f"the pod is bound to {held.node}, which is none of the nodes of the request"
         raise InvalidPod.at("spec.nodeName", text, bad_value=held.node)
-    return CandidateVerdicts(cycle, judged.status, [held.node], held=held)
+    return CandidateVerdicts(cycle, status, [held.node], held=held)
 
 
 def prioritize(
@@ -300,30 +331,3 @@ def _terms(state: DomainState) -> str:
         terms += f"; minDomains {state.constraint.min_domains} of which there are "
         terms += f"{state.eligible_domains}"
     return terms
-
-
-class UnboundPods:
-    """The last pod of each shape that was answered with nodes and may not be bound yet."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._last: Cache[tuple[str, PodShape], tuple[str, str, float]] = Cache(BUDGETS["bursts"])
-
-    def outran(self, replica: Replica | None, pod: ShapedPod) -> bool:
-        """Whether the pod of this shape before this one is not in the state yet.
-
-        Args:
-            replica: of the pod's cluster.
-            pod: was just answered with nodes that it fits; noted as the last one.
-        """
-        if replica is None:
-            return False
-        namespace, now = pod.shape.pod.namespace, time.monotonic()
-        key = (replica.cluster, pod.shape)
-        with self._lock:
-            last = self._last.get(key)
-            size = 400 + pod.shape.size + len(pod.name) + len(pod.uid)
-            self._last.put(key, (pod.name, pod.uid, now), size)
-        if last is None or last[:2] == (pod.name, pod.uid) or now - last[2] > SOON:
-            return False
-        return not replica.is_counted(namespace, last[0])
