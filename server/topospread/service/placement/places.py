@@ -75,6 +75,11 @@ COMPUTED: Final = 0.05
 more likely others write meanwhile.
 """
 
+CONTENDED: Final = 1.0
+"""Seconds after a conflict in which the next one is likely: places are then sought at a state that
+was fetched for them, which costs less than to be judged and written twice.
+"""
+
 PATIENT: Final = 5.0
 """Seconds that no store takes for one write: past its own time-out, which costs nothing to keep."""
 
@@ -99,6 +104,7 @@ class Places:
         )
         self.waiting = WaitingTasks()
         self._took = 0.0  # seconds, by the last write
+        self._contended: dict[tuple[str, str], float] = {}  # until when, on the monotonic clock
 
     def new_request(
         self,
@@ -196,7 +202,7 @@ class Places:
         judged: list[tuple[PlacementTask, PendingPlacement | PlacementResult]] = []
         places: list[PendingPlacement] = []
         assumed: list[tuple[ReservationRow, int]] = []
-        self._fetch_own_writes(tasks[0].placement)
+        self._fetch_before(tasks[0].placement)
         began = self._thread_time() if len(tasks) > 1 else 0.0
         for task in tasks:
             if judged and self._thread_time() - began >= COMPUTED:
@@ -228,12 +234,25 @@ class Places:
         for task, found in results:
             task.answer(found)
 
-    def _fetch_own_writes(self, placement: PlacementRequest) -> None:
-        """Fetch what came before this server's own last write, lest its absence is a conflict."""
+    def _fetch_before(self, placement: PlacementRequest) -> None:
+        """Fetch what a judgement would lack, and the write find out, with all to be done again.
+
+        That is what came before this server's own last write, and what others write one after the
+        other: while a scheduler binds a burst, the sync writes of each pod.
+        """
         replica = self.engine.replicas.get(placement.decision.cluster)
-        if replica is not None and replica.lacks_own_write(placement.namespace):
+        if replica is None:
+            return
+        # After a conflict of its own it was fetched.
+        contended_until = 0.0 if placement.conflicts else self._contended.get(placement.scope, 0.0)
+        if contended_until > time.monotonic() or replica.lacks_own_write(placement.namespace):
             with suppress(StoreUnavailable, RevisionUnavailable, IdentityChanged):
                 replica.catch_up()
+
+    def _note_contended(self, scope: tuple[str, str]) -> None:
+        now = time.monotonic()
+        self._contended = {each: until for each, until in self._contended.items() if until > now}
+        self._contended[scope] = now + CONTENDED
 
     def _judge(
         self,
@@ -333,6 +352,7 @@ class Places:
                     timeout=None if left > PATIENT else max(0.001, failure_deadline(left)),
                 )
         except Conflict as conflict:
+            self._note_contended(first.task.placement.scope)
             for task in tasks:
                 task.placement.conflicts += 1
                 task.late = _too_often(task.placement, conflict)
