@@ -65,6 +65,19 @@ def test_adding_waits_while_the_queue_is_full() -> None:
         done.result(20)
 
 
+def test_changes_that_follow_on_a_take_come_together() -> None:
+    """A burst's events are a few writes: each one voids the places that are sought meanwhile."""
+    pending = DeltaQueue(gather_seconds=3600.0)
+    pending.add(gone("a"))
+    assert pending.take(10) == [gone("a")], "what comes alone does not wait"
+    pending.add(gone("b"))
+    with ThreadPoolExecutor(1) as writing:
+        taken = writing.submit(pending.take, 3)
+        pending.add(gone("c"))
+        pending.add(gone("d"))
+        assert taken.result(20) == [gone("b"), gone("c"), gone("d")]
+
+
 def test_a_list_waits_for_what_was_taken_of_its_kind_and_drops_the_rest() -> None:
     pending = DeltaQueue()
     pending.add(gone("a"))

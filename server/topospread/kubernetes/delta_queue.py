@@ -25,6 +25,12 @@ PROGRESS_SECONDS: Final = 1.0
 every few milliseconds, and each would be a write.
 """
 
+GATHER_SECONDS: Final = 0.02
+"""From one take to the next: as long as replicas gather what was written. Each event of a burst
+would else be a write of its own, which costs more than the event and voids a place that is sought
+in its namespace. What comes alone does not wait.
+"""
+
 
 class DeltaQueue:
     """The last change of each object, in the order in which objects first changed.
@@ -35,14 +41,24 @@ class DeltaQueue:
 
     Args:
         progress_seconds: between two takes because of what was read alone.
+        gather_seconds: between two takes of fewer changes than there may be.
     """
 
     def __init__(
-        self, max_objects: int = MAX_OBJECTS, progress_seconds: float = PROGRESS_SECONDS
+        self,
+        max_objects: int = MAX_OBJECTS,
+        progress_seconds: float = PROGRESS_SECONDS,
+        gather_seconds: float = GATHER_SECONDS,
     ) -> None:
         self._max_objects = max_objects
         self._progress_seconds = progress_seconds
-        self._changed = threading.Condition()
+        self._gather_seconds = gather_seconds
+        self._took_at = -math.inf
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        # Is not notified of each change, which would only wake the writer.
+        self._gathered = threading.Condition(lock)
+        self._wanted = 0
         self._changes: OrderedDict[Key, tuple[float, Change]] = OrderedDict()
         self._waiting: Counter[Kind] = Counter()
         self._taken: dict[Kind, float] = {}
@@ -62,6 +78,8 @@ class DeltaQueue:
             since, _ = self._changes.get(key, (time.monotonic(), change))
             self._changes[key] = (since, change)
             self._changed.notify_all()
+            if len(self._changes) >= self._wanted:
+                self._gathered.notify_all()
 
     def read(self, kind: Kind, version: str) -> None:
         """All changes of a kind up to a version were added."""
@@ -79,6 +97,7 @@ class DeltaQueue:
                     if pause <= 0:
                         break
                 self._changed.wait(pause)
+            self._gather(most)
             taken: list[Change] = []
             while self.open and self._changes and len(taken) < most:
                 key, (since, change) = self._changes.popitem(last=False)
@@ -87,6 +106,16 @@ class DeltaQueue:
                 taken.append(change)
             self._changed.notify_all()
             return taken
+
+    def _gather(self, most: int) -> None:
+        """Let changes come together that follow on what was taken a moment ago."""
+        ends = self._took_at + self._gather_seconds
+        self._wanted = min(most, self._max_objects)
+        while self.open and 0 < len(self._changes) < self._wanted:
+            if (left := ends - time.monotonic()) <= 0:
+                break
+            self._gathered.wait(left)
+        self._took_at = time.monotonic()
 
     def observed(self) -> Mapping[Kind, str]:
         """The version read of each kind of which all changes were taken; each version once."""
@@ -132,3 +161,4 @@ class DeltaQueue:
         with self._changed:
             self.open = False
             self._changed.notify_all()
+            self._gathered.notify_all()
