@@ -16,8 +16,10 @@ from topospread.index.changes import (
     ReservationRow,
     WorkloadChange,
 )
+from topospread.index.selector_keys import MOST_KEYS
 from topospread.kube.affinity import compile_requirements
 from topospread.kube.demands import AWS_EBS, GCE_PD, RBD, Disk, Holds, HostPort
+from topospread.kube.namespaces import ALL_NAMESPACES, NamespaceSet
 from topospread.kube.objects import (
     LabelExpression,
     LabelSelector,
@@ -45,6 +47,7 @@ HOST = "host"
 KEYS = (ZONE, HOST, "nobody-has-it")
 
 NAMESPACES = ("default", "other")
+MANY = ("a", *(f"m{number}" for number in range(MOST_KEYS)))
 # Their order as bytes is not their order as numbers or in a dictionary.
 NODES = ("n1", "n10", "n2", "Z", "é", "\N{HIRAGANA LETTER A}", "\N{GRINNING FACE}")
 PODS = tuple(f"p{number}" for number in range(10))
@@ -77,7 +80,7 @@ def group(
 
 def of_others(key: GroupKey, *namespaces: str) -> GroupKey:
     """The same as inter-pod affinity counts it: in these namespaces, with pods that terminate."""
-    names = frozenset(namespaces)
+    names = NamespaceSet(frozenset(namespaces))
     return GroupKey("" if names else key.namespace, key.selector, names, terminating=True)
 
 
@@ -94,7 +97,13 @@ GROUPS = (
     of_others(group(labels={"app": "a"})),
     of_others(group(labels={"app": "a"}), *NAMESPACES, "nobody-has-it"),
     of_others(group("default", None, ("app", "NotIn", ("b",))), *NAMESPACES),
-    GroupKey("", group(labels={"app": "a"}).selector, frozenset(NAMESPACES)),
+    GroupKey("", group(labels={"app": "a"}).selector, NamespaceSet(frozenset(NAMESPACES))),
+    # More values and namespaces than have keys of their own.
+    group("default", None, ("app", "In", MANY)),
+    of_others(group("default", None, ("app", "In", MANY)), *NAMESPACES, *MANY),
+    of_others(group("default", None, ("app", "In", ("a", "b"))), *NAMESPACES, *MANY),
+    of_others(group("default", None, ("tier", "Exists", ())), "other", *MANY),
+    GroupKey("", group("default", None, ("app", "In", ("b", "c"))).selector, ALL_NAMESPACES),
 )
 PORTS = (HostPort(80), HostPort(80, ip="10.0.0.1"), HostPort(80, ip="::"), HostPort(80, "UDP"))
 DISKS = (
@@ -111,6 +120,9 @@ TERMS = (
     AffinityTerm(GROUPS[0].selector, NAMESPACES, ZONE),
     AffinityTerm(GROUPS[1].selector, (), ZONE, GROUPS[0].selector),
     AffinityTerm(GROUPS[1].selector, ("other",), ZONE, GROUPS[0].selector),
+    AffinityTerm(GROUPS[13].selector, ("default",), HOST),
+    AffinityTerm(GROUPS[13].selector, tuple(sorted((*MANY, "other"))), HOST),
+    AffinityTerm(GROUPS[5].selector, tuple(sorted((*MANY, "default"))), ZONE),
 )
 PRIORITIES = (-10, 0, 7, 1000)
 

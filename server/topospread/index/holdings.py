@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from topospread.checkpoints import checkpoint
 from topospread.index.parted_map import PartedMap
+from topospread.index.selector_keys import SelectorKey, keys_for, keys_of
 from topospread.kube.demands import Disk, HostPort
 from topospread.kube.pod_affinity import AffinityTerm
-from topospread.kube.selectors import IN
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator
 
     from topospread.kube.demands import Holds
-    from topospread.kube.selectors import Selector
 
 _K = TypeVar("_K", bound="Hashable")
 _V = TypeVar("_V", bound="Hashable")
@@ -41,9 +41,6 @@ _Where = int | Mapping[int, int]
 
 _Index = Mapping[_K, frozenset[_V]]
 
-_TermKey = tuple[str | None, tuple[str, str] | None]
-"""A namespace, None for those that are selected by labels; and a label of the pods, or None."""
-
 
 class Holdings:
     """One version of what all pods and reservations hold.
@@ -60,7 +57,7 @@ class Holdings:
         # What is held, by what a look-up begins with.
         self._addresses: _Index[tuple[str, int], HostPort] = {}
         self._disks: _Index[tuple[str, str], Disk] = {}
-        self._terms: _Index[_TermKey, AffinityTerm] = {}
+        self._terms: PartedMap[SelectorKey, frozenset[AffinityTerm]] = PartedMap()
 
     # ------------------------------ look-ups
 
@@ -87,11 +84,11 @@ class Holdings:
         left to the caller.
         """
         terms: set[AffinityTerm] = set()
-        for name in (namespace, None):
-            for pair in (None, *labels.items()):
-                terms.update(self._terms.get((name, pair), ()))
+        for key in keys_for(namespace, labels):
+            terms.update(self._terms.get(key) or ())
         for term in terms:
-            if term.selector.matches(labels):
+            checkpoint()
+            if term.may_cover(namespace) and term.selector.matches(labels):
                 yield term, self._slots((term,))
 
     def is_held(self, thing: Thing) -> bool:
@@ -166,7 +163,7 @@ class Holdings:
         gone = [each for each, held in where.items() if held is None]
         made._addresses = _reindexed(self._addresses, _by_port(come), _by_port(gone))
         made._disks = _reindexed(self._disks, _by_handle(come), _by_handle(gone))
-        made._terms = _reindexed(self._terms, _by_required(come), _by_required(gone))
+        made._terms = _with_terms(self._terms, come, gone)
         return made
 
 
@@ -189,24 +186,29 @@ def _by_handle(things: Iterable[Thing]) -> list[tuple[tuple[str, str], Disk]]:
     return [((each.plugin, each.handle), each) for each in things if isinstance(each, Disk)]
 
 
-def _by_required(things: Iterable[Thing]) -> list[tuple[_TermKey, AffinityTerm]]:
-    """Terms by the namespaces that they name, and by a label of the pods that they match."""
-    found: list[tuple[_TermKey, AffinityTerm]] = []
-    for each in things:
-        if isinstance(each, AffinityTerm):
-            names: list[str | None] = [*each.namespaces]
-            if each.namespace_selector is not None:
-                names.append(None)
-            found += [((name, pair), each) for name in names for pair in _pairs(each.selector)]
-    return found
+def _with_terms(
+    index: PartedMap[SelectorKey, frozenset[AffinityTerm]],
+    come: Iterable[Thing],
+    gone: Iterable[Thing],
+) -> PartedMap[SelectorKey, frozenset[AffinityTerm]]:
+    """The index with the terms that have come, and without those that have gone."""
+    changed: dict[SelectorKey, set[AffinityTerm]] = {}
+    for key, term in _by_key(come):
+        held = changed.get(key) or index.get(key) or ()
+        if term not in held:
+            changed.setdefault(key, set(held)).add(term)
+    for key, term in _by_key(gone):
+        changed.setdefault(key, set(index.get(key) or ())).discard(term)
+    return index.changed({key: frozenset(terms) or None for key, terms in changed.items()})
 
 
-def _pairs(selector: Selector) -> Sequence[tuple[str, str] | None]:
-    """Labels of which a pod has one if the selector matches it; None where it requires none."""
-    for requirement in selector.requirements:
-        if requirement.operator == IN:
-            return [(requirement.key, value) for value in requirement.values]
-    return (None,)
+def _by_key(things: Iterable[Thing]) -> Iterator[tuple[SelectorKey, AffinityTerm]]:
+    for term in things:
+        if isinstance(term, AffinityTerm):
+            # The namespaces that a term selects by their labels are not known here.
+            named = None if term.namespace_selector is not None else term.namespaces
+            for key in keys_of(named, term.selector):
+                yield key, term
 
 
 def _reindexed(

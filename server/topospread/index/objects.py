@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from topospread.cache import BUDGETS, Cache
+from topospread.index.namespaces import SelectedNamespaces
 from topospread.index.parted_map import PartedMap
 from topospread.kube.devices import OF_CLASS, DeviceClass, DeviceId, ResourceClaim, ResourceSlice
 from topospread.kube.volumes import (
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from topospread.index.nodes import NodeTable
+    from topospread.kube.namespaces import NamespaceSet
     from topospread.kube.selectors import Selector
     from topospread.spread.topology import Bools, Ints
 
@@ -43,7 +45,6 @@ _Groups = PartedMap[str, dict[str, _V]]
 """Objects by name, by what a filter asks for. What is in one group is copied when it changes."""
 
 _Kept = PartedMap[str, ClusterValue]
-_Selected = Cache["Selector", frozenset[str]]
 _Matching = Cache[Hashable, object]
 _ByClaim = PartedMap[str, PersistentVolume | tuple[PersistentVolume, ...]]
 
@@ -97,7 +98,7 @@ class Objects:
         "_by_class",
         "_capacities",
         "_kept",
-        "_selected",
+        "_namespaces",
         "_slices",
         "_unknown",
         "devices",
@@ -106,7 +107,7 @@ class Objects:
     )
 
     def __init__(
-        self, matching: _Matching | None = None, selected: _Selected | None = None
+        self, matching: _Matching | None = None, namespaces: SelectedNamespaces | None = None
     ) -> None:
         self.matching: _Matching = Cache(BUDGETS["volumes"]) if matching is None else matching
         self._kept: Mapping[str, _Kept] = {}
@@ -115,7 +116,7 @@ class Objects:
         self._by_class: _Groups[PersistentVolume] = PartedMap()
         self._capacities: _Groups[CSIStorageCapacity] = PartedMap()
         self._attachments: _Groups[VolumeAttachment] = PartedMap()
-        self._selected: _Selected = Cache(BUDGETS["namespaces"]) if selected is None else selected
+        self._namespaces = SelectedNamespaces() if namespaces is None else namespaces
         self._allocated: PartedMap[DeviceId, int] = PartedMap()
         self._slices: _Groups[ResourceSlice] = PartedMap()
         self.devices: dict[str, tuple[NodeTable, DriverDevices]] = {}
@@ -193,16 +194,9 @@ class Objects:
         """A namespace."""
         return self._one(Namespace, name)
 
-    def namespaces_matching(self, selector: Selector) -> frozenset[str]:
-        """Names of the namespaces that a selector matches by their labels."""
-        found = self._selected.get(selector)
-        if found is None:
-            namespaces = (each for each in self.values(NAMESPACE) if isinstance(each, Namespace))
-            matching = (each for each in namespaces if selector.matches(dict(each.labels)))
-            found = frozenset([each.name for each in matching])
-            size = 300 + selector.nbytes + sum([100 + len(name) for name in found])
-            self._selected.put(selector, found, size)
-        return found
+    def namespaces_matching(self, selector: Selector) -> NamespaceSet:
+        """The namespaces that a selector matches by their labels."""
+        return self._namespaces.matching(selector)
 
     def volumes_of_class(self, name: str) -> Mapping[str, PersistentVolume]:
         """The available volumes of a class by name, also those that are kept for a claim.
@@ -255,10 +249,7 @@ class Objects:
             key = claim_key(namespace, name) if namespace else name
             by_kind.setdefault(kind, {})[key] = value
         first = self is NO_OBJECTS
-        made = Objects(
-            None if first else self.matching,
-            None if first or NAMESPACE in by_kind else self._selected,
-        )
+        made = Objects(None if first else self.matching, None if first else self._namespaces)
         made._unknown = {**self._unknown, **unknown}
         volumes = self._changes(VOLUME, by_kind.get(VOLUME, {}))
         made._by_claim = _by_claim(self._by_claim, volumes)
@@ -295,6 +286,9 @@ class Objects:
             kept[kind] = kept.get(kind, _EMPTY).changed(changed)
         if by_kind.keys().isdisjoint((DEVICE_CLAIM, SLICE)):
             made.devices = self.devices
+        if NAMESPACE in by_kind:
+            there = [each for each in kept[NAMESPACE].values() if isinstance(each, Namespace)]
+            made._namespaces = made._namespaces.changed(there)
         made._kept = kept
         made.extended_resources = self.extended_resources
         if DEVICE_CLASS in by_kind:

@@ -18,17 +18,15 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from typing_extensions import override
 
-from topospread.spread.topology import ALL_NAMESPACES
+from topospread.index.postings import Postings
+from topospread.index.selector_keys import keys_for, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from topospread.kube.selectors import Selector
+    from topospread.index.selector_keys import SelectorKey
     from topospread.spread.topology import GroupKey
 
-
-_K = TypeVar("_K")
-_V = TypeVar("_V")
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -64,9 +62,6 @@ class Numbered(Generic[_T]):
         self._free.append(number)
 
 
-_NO_SETS: frozenset[LabelSet] = frozenset()
-
-
 @dataclass(slots=True, eq=False)
 class LabelSet:
     """One distinct set of labels in one namespace, of pods that terminate or of others.
@@ -94,12 +89,8 @@ class LabelSets(Numbered[LabelSet]):
         super().__init__()
         self._by_content: dict[tuple[str, Pairs], LabelSet] = {}
         self._terminating: dict[tuple[str, Pairs], LabelSet] = {}
-        # (namespace, key, value) to the label sets that have the pair; (namespace,) to all of a
-        # namespace.
-        self._postings: dict[tuple[str, ...], set[LabelSet]] = {}
-        # (namespace, key, value) to the groups that require the pair; (namespace,) to those that
-        # require none.
-        self._watching: dict[tuple[str, ...], set[GroupKey]] = {}
+        self._postings = Postings()
+        self._watching: dict[SelectorKey, set[GroupKey]] = {}
 
     def __len__(self) -> int:
         """The count of numbers in use or free: the length that a table over numbers needs."""
@@ -119,12 +110,13 @@ class LabelSets(Numbered[LabelSet]):
         number = self._new_number()
         made = LabelSet(number, namespace, pairs, dict(pairs), terminating)
         self._by_number[number] = by_content[(namespace, pairs)] = made
-        for posting in self._posting_keys(made):
-            self._postings.setdefault(posting, set()).add(made)
+        self._postings.add(made)
         made.groups = [
             group
             for group in self._candidates(made)
-            if (group.terminating or not terminating) and group.selector.matches(made.labels)
+            if (group.terminating or not terminating)
+            and group.covers(namespace)
+            and group.selector.matches(made.labels)
         ]
         return made
 
@@ -133,8 +125,7 @@ class LabelSets(Numbered[LabelSet]):
         by_content = self._terminating if labels.terminating else self._by_content
         del by_content[(labels.namespace, labels.pairs)]
         self._release_number(labels.number)
-        for posting in self._posting_keys(labels):
-            _discard(self._postings, posting, labels)
+        self._postings.remove(labels)
 
     def watch(self, group: GroupKey) -> list[LabelSet]:
         """Begin to keep a group; returns the label sets that it counts."""
@@ -148,62 +139,27 @@ class LabelSets(Numbered[LabelSet]):
     def unwatch(self, group: GroupKey) -> None:
         """Stop keeping a group."""
         for key in _watch_keys(group):
-            _discard(self._watching, key, group)
+            self._watching[key].discard(group)
+            if not self._watching[key]:
+                del self._watching[key]
         for labels in self.counted_by(group):
             labels.groups.remove(group)
 
     def counted_by(self, group: GroupKey) -> Iterator[LabelSet]:
         """The label sets whose pods a group counts."""
-        for namespace in group.all_namespaces:
-            for labels in self._matching(namespace, group.selector):
-                if group.terminating or not labels.terminating:
-                    yield labels
-
-    def _matching(self, namespace: str, selector: Selector) -> Iterator[LabelSet]:
-        """The label sets of a namespace, or of all, that a selector matches."""
-        if namespace in ALL_NAMESPACES:
-            everywhere = (labels for labels in self._by_number if labels is not None)
-            return (labels for labels in everywhere if selector.matches(labels.labels))
-        pool = self._postings.get((namespace,), _NO_SETS)
-        for requirement in selector.requirements:
-            if requirement.operator != "In":
-                continue
-            found = [
-                self._postings.get((namespace, requirement.key, v), _NO_SETS)
-                for v in requirement.values
-            ]
-            if sum(map(len, found)) < len(pool):
-                pool = found[0] if len(found) == 1 else set().union(*found)
-        return (labels for labels in pool if selector.matches(labels.labels))
+        for labels in self._postings.near(group):
+            counts = group.terminating or not labels.terminating
+            if counts and group.selector.matches(labels.labels):
+                yield labels
 
     def _candidates(self, labels: LabelSet) -> Iterator[GroupKey]:
-        for namespace in (labels.namespace, *ALL_NAMESPACES):
-            yield from self._watching.get((namespace,), ())
-            for key, value in labels.pairs:
-                yield from self._watching.get((namespace, key, value), ())
-
-    @staticmethod
-    def _posting_keys(labels: LabelSet) -> Iterator[tuple[str, ...]]:
-        yield (labels.namespace,)
-        for key, value in labels.pairs:
-            yield (labels.namespace, key, value)
+        for key in keys_for(labels.namespace, labels.labels):
+            yield from self._watching.get(key, ())
 
 
-def _watch_keys(group: GroupKey) -> Iterable[tuple[str, ...]]:
-    """The keys under which new label sets find a group: one In requirement, or the namespaces."""
-    for requirement in group.selector.requirements:
-        if requirement.operator == "In":
-            key, values = requirement.key, requirement.values
-            return [(name, key, value) for name in group.all_namespaces for value in values]
-    return [(name,) for name in group.all_namespaces]
-
-
-def _discard(index: dict[_K, set[_V]], key: _K, member: _V) -> None:
-    """Remove a member and its set when that is empty, so that nothing grows for ever."""
-    members = index[key]
-    members.discard(member)
-    if not members:
-        del index[key]
+def _watch_keys(group: GroupKey) -> Iterable[SelectorKey]:
+    """The keys under which new label sets find a group."""
+    return keys_of(group.named_namespaces, group.selector)
 
 
 _PART_BITS: Final = 8

@@ -6,6 +6,7 @@ and mismatchLabelKeys when it stores a pod (KEP-3633).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -52,9 +53,18 @@ class AffinityTerm:
 
     def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Whether pods of a namespace, which has these labels, are looked at."""
-        if namespace in self.namespaces:
+        if self.names(namespace):
             return True
         return self.namespace_selector is not None and self.namespace_selector.matches(labels)
+
+    def may_cover(self, namespace: str) -> bool:
+        """Whether pods of a namespace are looked at, or are if it has certain labels."""
+        return self.namespace_selector is not None or self.names(namespace)
+
+    def names(self, namespace: str) -> bool:
+        """Whether a namespace is one of those that are named."""
+        position = bisect_left(self.namespaces, namespace)
+        return position < len(self.namespaces) and self.namespaces[position] == namespace
 
     def matches(
         self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from topospread.kube.namespaces import NO_NAMESPACES
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Sequence
 
     from topospread.kube.affinity import CompiledRequirements
+    from topospread.kube.namespaces import NamespaceSet
     from topospread.kube.objects import Toleration
     from topospread.kube.selectors import Selector
     from topospread.spread.cells import Cells, Partition
@@ -64,10 +67,6 @@ class Eligibility:
         return self._hash
 
 
-ALL_NAMESPACES: Final = frozenset({"*"})
-"""Stands for all namespaces; none has that name."""
-
-
 class GroupKey:
     """Key of a group: pods of one namespace, or of several, that one selector matches.
 
@@ -76,8 +75,7 @@ class GroupKey:
 
     Attributes:
         namespace: of the pods; empty where `namespaces` has them.
-        namespaces: of any of these; empty where `namespace` has it. :data:`ALL_NAMESPACES` for
-            all, also those that come.
+        namespaces: of any of these; empty where `namespace` has it.
         terminating: pods that terminate count, too, as inter-pod affinity counts.
     """
 
@@ -85,10 +83,10 @@ class GroupKey:
 
     namespace: str
     selector: Selector
-    namespaces: frozenset[str]
+    namespaces: NamespaceSet
     terminating: bool
 
-    _known: ClassVar[WeakValueDictionary[tuple[str, Selector, frozenset[str], bool], GroupKey]] = (
+    _known: ClassVar[WeakValueDictionary[tuple[str, Selector, NamespaceSet, bool], GroupKey]] = (
         WeakValueDictionary()
     )
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -97,7 +95,7 @@ class GroupKey:
         cls,
         namespace: str,
         selector: Selector,
-        namespaces: frozenset[str] = frozenset(),
+        namespaces: NamespaceSet = NO_NAMESPACES,
         *,
         terminating: bool = False,
     ) -> GroupKey:
@@ -116,21 +114,18 @@ class GroupKey:
         return f"GroupKey(namespace={self.namespace!r}, selector={self.selector!r})"
 
     @property
-    def all_namespaces(self) -> Collection[str]:
-        """The namespaces whose pods count, or :data:`ALL_NAMESPACES`."""
-        return self.namespaces or (self.namespace,)
+    def named_namespaces(self) -> Collection[str] | None:
+        """The namespaces whose pods count, if all of them are named."""
+        return self.namespaces.names if self.namespaces else (self.namespace,)
 
     @property
     def nbytes(self) -> int:
         """Bytes, about."""
-        names = sum([70 + len(name) for name in self.namespaces])
-        return len(self.namespace) + names + self.selector.nbytes
+        return len(self.namespace) + self.namespaces.nbytes + self.selector.nbytes
 
     def covers(self, namespace: str) -> bool:
         """Whether pods of a namespace count."""
-        if not self.namespaces:
-            return namespace == self.namespace
-        return namespace in self.namespaces or self.namespaces == ALL_NAMESPACES
+        return namespace == self.namespace or namespace in self.namespaces
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -67,6 +67,9 @@ if TYPE_CHECKING:
 COUNTED_AT_ONCE: Final = 16
 """Selectors: one takes some 0.2 ms at 50,000 pods, and nothing else changes meanwhile."""
 
+MATCHED_AT_ONCE: Final = 16_000
+"""Label sets times selectors: each may have to look at all of them, at a microsecond each."""
+
 
 @dataclass(slots=True, eq=False)
 class ResolvedCycle:
@@ -391,9 +394,11 @@ def _kept(groups: set[GroupKey], replica: Replica) -> View:
 
     Each step asks for those before it, too, lest they are evicted.
     """
-    new = replica.current_view().snapshot.missing(groups)
+    snapshot = replica.current_view().snapshot
+    new = snapshot.missing(groups)
     known = groups.difference(new)
-    for end in range(COUNTED_AT_ONCE, len(new), COUNTED_AT_ONCE):
+    at_once = max(1, min(COUNTED_AT_ONCE, MATCHED_AT_ONCE // (snapshot.label_sets + 1)))
+    for end in range(at_once, len(new), at_once):
         checkpoint()
         replica.ensure_counted((*known, *new[:end]))
     checkpoint()

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from topospread.index.objects import NAMESPACE
+from topospread.kube.namespaces import ALL_NAMESPACES, NamespaceSet
 from topospread.kube.pod_affinity import UNTOLD
 from topospread.kube.selectors import NOTHING, Selector
 from topospread.service.fit.question import Refusals, Rule, refusing
-from topospread.spread.topology import ALL_NAMESPACES, Eligibility, GroupKey
+from topospread.spread.topology import Eligibility, GroupKey
 from topospread.spread.verdicts import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from topospread.index.objects import Objects
     from topospread.index.snapshot import Snapshot
@@ -82,26 +83,20 @@ def _matching_all(terms: Sequence[AffinityTerm], objects: Objects) -> GroupKey:
     selector: Selector = terms[0].selector
     namespaces = _namespaces(terms[0], objects)
     for each in terms[1:]:
-        other = _namespaces(each, objects)
         selector = NOTHING if each.selector.nothing else selector.and_requirements(each.selector)
-        if namespaces is ALL_NAMESPACES:
-            namespaces = other
-        elif other is not ALL_NAMESPACES:
-            namespaces = namespaces & other
+        namespaces &= _namespaces(each, objects)
     return GroupKey("", selector if namespaces else NOTHING, namespaces, terminating=True)
 
 
-def _namespaces(term: AffinityTerm, objects: Objects) -> frozenset[str]:
+def _namespaces(term: AffinityTerm, objects: Objects) -> NamespaceSet:
     """The namespaces of a term: those that it names, and those that it selects."""
     chosen = term.namespace_selector
-    if chosen is None:
-        return frozenset(term.namespaces)
-    if chosen.empty:
+    if chosen is not None and chosen.empty:
         # Also namespaces that are not known.
         return ALL_NAMESPACES
-    if objects.unknown(NAMESPACE):
-        return frozenset(term.namespaces)
-    return objects.namespaces_matching(chosen).union(term.namespaces)
+    if chosen is None or objects.unknown(NAMESPACE):
+        return NamespaceSet(frozenset(term.namespaces))
+    return objects.namespaces_matching(chosen).with_names(term.namespaces)
 
 
 def _not_known(term: AffinityTerm, objects: Objects) -> bool:
@@ -209,8 +204,9 @@ def _kept_away(asked: FitQuestion) -> Bools | None:
     """[slots] nodes of domains where a pod is that keeps this one away."""
     snapshot = asked.snapshot
     marked: dict[str, Bools] = {}
+    covers = _covering(asked)
     for term, pods in _about(asked):
-        if not _covers(term, asked):
+        if not covers(term):
             continue
         domains = snapshot.domains(term.topology_key)
         slots = np.fromiter(pods, np.intp, len(pods))
@@ -222,15 +218,14 @@ def _kept_away(asked: FitQuestion) -> Bools | None:
     return _any_of(snapshot.domains(key).spread(held) for key, held in marked.items() if held.any())
 
 
-def _covers(term: AffinityTerm, asked: FitQuestion) -> bool:
+def _covering(asked: FitQuestion) -> Callable[[AffinityTerm], bool]:
     """Whether a term is about pods of the pod's namespace."""
-    name, labels = asked.pod.namespace, _NO_LABELS
-    if _by_labels(term):
-        if asked.snapshot.objects.unknown(NAMESPACE):
-            return name in term.namespaces
-        namespace = asked.snapshot.objects.namespace(name)
-        labels = _NO_LABELS if namespace is None else dict(namespace.labels)
-    return term.covers(name, labels)
+    name, objects = asked.pod.namespace, asked.snapshot.objects
+    if objects.unknown(NAMESPACE):
+        return lambda term: term.names(name) if _by_labels(term) else term.covers(name, _NO_LABELS)
+    namespace = objects.namespace(name)
+    labels = _NO_LABELS if namespace is None else dict(namespace.labels)
+    return lambda term: term.covers(name, labels)
 
 
 def _counts(group: GroupKey, namespace: str, labels: Mapping[str, str]) -> bool:
@@ -250,6 +245,7 @@ def refusals_beside(asked: FitQuestion, nominated: Nominated) -> Refusals | None
         np.zeros_like(snapshot.alive) if each is None else each & nominated.marks for each in alone
     )
     terms = own_terms(demand, snapshot.objects)
+    covers = _covering(asked)
     for slot, namespace, row in nominated.pods:
         labels = dict(row.labels)
         if terms.together is not None:
@@ -262,6 +258,6 @@ def refusals_beside(asked: FitQuestion, nominated: Nominated) -> Refusals | None
         for term in () if row.holds is None else row.holds.terms:
             if snapshot.domains(term.topology_key).ids[slot] < 0:
                 continue
-            if term.selector.matches(asked.pod.labels) and _covers(term, asked):
+            if term.selector.matches(asked.pod.labels) and covers(term):
                 others[slot] = True
     return _refusals(_Judged(affinity, anti_affinity, others))
