@@ -21,9 +21,11 @@ from topospread.codec.frames import framed
 from topospread.index.builder import Builder
 from topospread.index.changes import NodeChange
 from topospread.index.groups import GroupUsage, ResultMemo
+from topospread.index.objects import NAMESPACE, NO_OBJECTS
 from topospread.kube.affinity import CompiledRequirements, compile_requirements
 from topospread.kube.objects import Node, NodeExpression, NodeRequirements, NodeTerm
-from topospread.kube.selectors import Selector
+from topospread.kube.selectors import Requirement, Selector
+from topospread.kube.volumes import Namespace
 from topospread.replica.view import View
 from topospread.service.decisions import pods
 from topospread.service.decisions.cycle import Cycle, CycleCache
@@ -280,6 +282,40 @@ def test_demands() -> None:
         for number in range(400 if not amounts else 40):
             known.of(many(number, amounts))
         assert deep_size([known]) < MARGIN * BUDGETS["demands"].most
+
+
+@pytest.mark.parametrize(("terms", "names", "values"), [(1, 300, 300), (100, 1, 1), (20, 0, 60)])
+def test_demands_with_terms(terms: int, names: int, values: int) -> None:
+    def keeping_apart(number: int) -> bytes:
+        made = pod()
+        anti = made.spec.affinity.pod_anti_affinity
+        for each in range(terms):
+            term = anti.required_during_scheduling_ignored_during_execution.add()
+            term.topology_key = HOSTNAME
+            term.namespaces.extend(f"team-{number}-{each}-{name}" for name in range(names))
+            condition = term.label_selector.match_expressions.add()
+            condition.key, condition.operator = "app", "In"
+            condition.values.extend(f"app-{number}-{each}-{value}" for value in range(values))
+        return bytes(made.SerializeToString())
+
+    known = DemandReader()
+    for number in range(150):
+        known.of(keeping_apart(number))
+    held = deep_size([known])
+    assert held < MARGIN * BUDGETS["demands"].most
+    assert known._known.size / 2 < held < MARGIN * known._known.size
+
+
+def test_namespaces_that_terms_select() -> None:
+    """Each selector matches all of them; none is a set of names."""
+    rows = {(NAMESPACE, "", f"team-{i}"): Namespace(f"team-{i}", ()) for i in range(5000)}
+    objects = NO_OBJECTS.changed(rows)
+    objects.namespaces_matching(Selector())
+    before = deep_size([objects])
+    for number in range(4000):
+        wanted = Requirement(f"label-{number}", "DoesNotExist")
+        assert "team-0" in objects.namespaces_matching(Selector((wanted,)))
+    assert deep_size([objects]) - before < MARGIN * BUDGETS["namespaces"].most
 
 
 @pytest.mark.parametrize(

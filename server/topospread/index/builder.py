@@ -79,7 +79,6 @@ class Builder:
 
     Attributes:
         snapshot: the newest published state; swapped whole, read without a lock.
-        size: bytes of the groups, as far as they were measured.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class Builder:
         self._grown: deque[GroupKey] = deque()
         self._sizes: dict[GroupKey, int] = {}
         self._large: dict[GroupKey, int] = {}
-        self.size = 0
+        self._measured = 0
         self._shrank = False
         self._workloads: dict[str, NamespaceWorkloads] = {}
         self._controllers: dict[str, KnownControllers] = {}
@@ -120,6 +119,11 @@ class Builder:
         empty = NodeTable(0, ())
         self.snapshot = Snapshot(0, empty, {}, {}, 0, origin=self._origin, version=version)
         self._budget.add(self)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the groups as far as they were measured, with what label sets have of them."""
+        return self._measured + self._labels.size
 
     # ------------------------------ folding
 
@@ -383,7 +387,7 @@ class Builder:
             if surplus <= 0:
                 break
             gone.add(group.key)
-            surplus -= self._sizes.get(group.key, 0)
+            surplus -= self._sizes.get(group.key, 0) + self._labels.held_by(group.key)
         self._budget.evicted += len(gone)
         self._forget(gone)
 
@@ -392,8 +396,9 @@ class Builder:
         if group is not None:
             group.use.measured = True  # first, so that what comes meanwhile is looked at again
             size = group.size
-            self.size += size - self._sizes.get(key, 0)
+            self._measured += size - self._sizes.get(key, 0)
             self._sizes[key] = size
+            size += self._labels.held_by(key)
             if size > self._budget.most // LARGE_GROUP_PART:
                 self._large[key] = size
 
@@ -411,7 +416,7 @@ class Builder:
     def _forget(self, gone: AbstractSet[GroupKey]) -> None:
         for key in gone:
             self._labels.unwatch(key)
-            self.size -= self._sizes.pop(key, 0)
+            self._measured -= self._sizes.pop(key, 0)
             self._large.pop(key, None)
         if gone:
             kept = self._groups.items()

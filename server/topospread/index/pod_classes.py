@@ -82,8 +82,19 @@ class LabelSet:
     groups: list[GroupKey] = field(default_factory=list)
 
 
+KEY_BYTES: Final = 500
+"""Bytes, about, of a key under which a new label set finds a group."""
+
+ENTRY_BYTES: Final = 9
+"""Bytes, about, of a group among those of a label set."""
+
+
 class LabelSets(Numbered[LabelSet]):
-    """The label sets of bound pods, and the groups that are kept; for one builder and thread."""
+    """The label sets of bound pods, and the groups that are kept; for one builder and thread.
+
+    Attributes:
+        size: bytes, about, of what is here for groups: each label set names those that count it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,6 +102,9 @@ class LabelSets(Numbered[LabelSet]):
         self._terminating: dict[tuple[str, Pairs], LabelSet] = {}
         self._postings = Postings()
         self._watching: dict[SelectorKey, set[GroupKey]] = {}
+        # Of each group that is kept, the label sets that it counts, and bytes of all of that.
+        self._counted: dict[GroupKey, int] = {}
+        self.size = 0
 
     def __len__(self) -> int:
         """The count of numbers in use or free: the length that a table over numbers needs."""
@@ -118,6 +132,8 @@ class LabelSets(Numbered[LabelSet]):
             and group.covers(namespace)
             and group.selector.matches(made.labels)
         ]
+        for group in made.groups:
+            self._counts(group, 1)
         return made
 
     def release(self, labels: LabelSet) -> None:
@@ -126,6 +142,8 @@ class LabelSets(Numbered[LabelSet]):
         del by_content[(labels.namespace, labels.pairs)]
         self._release_number(labels.number)
         self._postings.remove(labels)
+        for group in labels.groups:
+            self._counts(group, -1)
 
     def watch(self, group: GroupKey) -> list[LabelSet]:
         """Begin to keep a group; returns the label sets that it counts."""
@@ -134,10 +152,18 @@ class LabelSets(Numbered[LabelSet]):
         counted = list(self.counted_by(group))
         for labels in counted:
             labels.groups.append(group)
+        self._counted[group] = len(counted)
+        self.size += self.held_by(group)
         return counted
+
+    def held_by(self, group: GroupKey) -> int:
+        """Bytes, about, of what is here for a group that is kept."""
+        return KEY_BYTES * len(_watch_keys(group)) + ENTRY_BYTES * self._counted[group]
 
     def unwatch(self, group: GroupKey) -> None:
         """Stop keeping a group."""
+        self.size -= self.held_by(group)
+        del self._counted[group]
         for key in _watch_keys(group):
             self._watching[key].discard(group)
             if not self._watching[key]:
@@ -152,12 +178,17 @@ class LabelSets(Numbered[LabelSet]):
             if counts and group.selector.matches(labels.labels):
                 yield labels
 
+    def _counts(self, group: GroupKey, label_sets: int) -> None:
+        """Note that a group that is kept counts more label sets, or less."""
+        self._counted[group] += label_sets
+        self.size += ENTRY_BYTES * label_sets
+
     def _candidates(self, labels: LabelSet) -> Iterator[GroupKey]:
         for key in keys_for(labels.namespace, labels.labels):
             yield from self._watching.get(key, ())
 
 
-def _watch_keys(group: GroupKey) -> Iterable[SelectorKey]:
+def _watch_keys(group: GroupKey) -> Sequence[SelectorKey]:
     """The keys under which new label sets find a group."""
     return keys_of(group.named_namespaces, group.selector)
 
