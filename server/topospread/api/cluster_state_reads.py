@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.access.callers import Role
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from topospread.service.state.read import FollowedCluster, StateReader
     from topospread.store.model import Lease
 
+
+MAX_NAMED: Final = 10
+"""Objects that cannot be read which an answer names."""
 
 _BOOKMARK: Final = pb.WatchEvent(type=pb.WATCH_EVENT_TYPE_BOOKMARK)
 
@@ -228,6 +232,10 @@ def _cluster(followed: FollowedCluster) -> pb.Cluster:
         reservation_count=len(snapshot.reservations),
         group_count=len(snapshot.groups),
         corrupt_count=replica.corrupt,
+        corrupt_objects=[
+            pb.CorruptObject(kind=kind, namespace=namespace, name=name)
+            for kind, namespace, name in nsmallest(MAX_NAMED, snapshot.unreadable)
+        ],
         label_set_count=snapshot.label_sets,
         identity_changed=replica.identity_changed,
         store_identity=identity or NO_HISTORY,

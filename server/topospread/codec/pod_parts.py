@@ -62,6 +62,11 @@ MAX_AFFINITY_TERMS: Final = 100
 to match all terms of an affinity at once.
 """
 
+MAX_INDEXED_PARTS: Final = 10_000
+"""Labels, ports, volumes, resources and parts of terms of a pod of the cluster: real ones have
+dozens. The index keeps up to a kilobyte for each.
+"""
+
 MAX_AFFINITY_PARTS: Final = 5000
 """Expressions, values and namespaces of one pod's inter-pod affinity in all terms."""
 
@@ -164,20 +169,42 @@ def lenient_selector(given: pb.LabelSelector, path: str = "") -> Selector:
 
 def check_affinity_parts(affinity: pb.Affinity) -> None:
     """Limit the expressions of a pod's terms before any of them is compiled."""
-    total = 0
     for each in (affinity.pod_affinity, affinity.pod_anti_affinity):
         if len(each.required_during_scheduling_ignored_during_execution) > MAX_AFFINITY_TERMS:
             text = f"more than {MAX_AFFINITY_TERMS} required terms"
             raise InvalidRequest.at("spec.affinity", text, "Too many")
+    if sum(_parts(affinity)) > MAX_AFFINITY_PARTS:
+        text = f"more than {MAX_AFFINITY_PARTS} expressions, values and namespaces"
+        raise InvalidRequest.at("spec.affinity", text, "Too many")
+
+
+def _parts(affinity: pb.Affinity) -> Iterator[int]:
+    """The expressions, values and namespaces of each required term."""
+    for each in (affinity.pod_affinity, affinity.pod_anti_affinity):
         for term in each.required_during_scheduling_ignored_during_execution:
-            total += 1 + len(term.namespaces)
-            total += len(term.match_label_keys) + len(term.mismatch_label_keys)
-            for selector in (term.label_selector, term.namespace_selector):
-                total += len(selector.match_labels)
-                total += sum(1 + len(e.values) for e in selector.match_expressions)
-            if total > MAX_AFFINITY_PARTS:
-                text = f"more than {MAX_AFFINITY_PARTS} expressions, values and namespaces"
-                raise InvalidRequest.at("spec.affinity", text, "Too many")
+            selectors = (term.label_selector, term.namespace_selector)
+            yield 1 + len(term.namespaces)
+            yield len(term.match_label_keys) + len(term.mismatch_label_keys)
+            yield sum(len(selector.match_labels) for selector in selectors)
+            yield sum(1 + len(e.values) for s in selectors for e in s.match_expressions)
+
+
+def too_much(pod: pb.Pod) -> str:
+    """Why the index does not keep a pod of the cluster, or empty."""
+    spec = pod.spec
+    containers = (*spec.containers, *spec.init_containers)
+    of_containers = sum(
+        len(each.ports) + len(each.resources.requests) + len(each.resources.limits)
+        for each in containers
+    )
+    others = (pod.metadata.labels, spec.volumes, spec.resource_claims, spec.overhead)
+    parts = of_containers + sum(map(len, others)) + sum(_parts(spec.affinity))
+    if parts <= MAX_INDEXED_PARTS:
+        return ""
+    return (
+        f"it has {parts} labels, ports, volumes, resources and parts of terms of inter-pod affinity"
+        f" together, of one pod at most {MAX_INDEXED_PARTS} are kept"
+    )
 
 
 def needed_features(spec: pb.PodSpec) -> tuple[str, ...]:

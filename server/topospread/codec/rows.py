@@ -15,7 +15,7 @@ from topospread.codec.demands import lenient_demand, running_requests
 from topospread.codec.frames import shape_key
 from topospread.codec.objects import OBJECTS, ObjectReader
 from topospread.codec.parsing import parse_stored
-from topospread.codec.pod_parts import pod_volumes
+from topospread.codec.pod_parts import MAX_INDEXED_PARTS, pod_volumes, too_much
 from topospread.codec.pods import WorkloadMessage, node_from_proto, workload_from_proto
 from topospread.codec.reservations import reservation_row
 from topospread.errors import CorruptValue
@@ -37,6 +37,8 @@ from topospread_proto.kubernetes.v1 import kubernetes_pb2
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
+    from google.protobuf.message import Message
+
     from topospread.kube.demands import Requests
 
 
@@ -45,6 +47,9 @@ Labels = tuple[tuple[str, str], ...]
 _LABELS: Final = 4096
 _LABEL_BYTES: Final = 512
 """Labels that are remembered, and how long they are at most; a key and a value have 380 bytes."""
+
+_SMALL: Final = 2 * MAX_INDEXED_PARTS
+"""Bytes of a pod that cannot have so many: each takes two at least."""
 
 _WORKLOADS: Final[dict[Kind, type[WorkloadMessage]]] = {
     Kind.SERVICE: kubernetes_pb2.Service,
@@ -103,7 +108,15 @@ class ChangeDecoder:
         return WorkloadChange(kind, key.namespace, key.name, workload)
 
     def pod(self, payload: bytes) -> PodRow:
-        """One pod."""
+        """One pod.
+
+        Raises:
+            CorruptValue: the payload cannot be read, or has more than the index keeps.
+        """
+        if len(payload) > _SMALL and (
+            reason := too_much(parse_stored(kubernetes_pb2.Pod, payload))
+        ):
+            raise CorruptValue(reason)
         pod = parse_stored(stored_pb2.CountedPod, payload)
         shape, labels = self._shape(payload)
         spec, status = pod.spec, pod.status
@@ -271,6 +284,12 @@ def _has_label_keys(affinity: kubernetes_pb2.Affinity) -> bool:
         term.match_label_keys or term.mismatch_label_keys
         for term in affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
     )
+
+
+def kind_name(kind: Kind) -> str:
+    """A kind as Kubernetes writes it."""
+    message: type[Message] | None = OBJECTS.get(kind) or _WORKLOADS.get(kind)
+    return kind.name.capitalize() if message is None else message.DESCRIPTOR.name
 
 
 def _read_label(encoded: bytes) -> tuple[str, str]:

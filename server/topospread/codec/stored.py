@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
+from topospread.codec.pod_parts import too_much
 from topospread.codec.pods import pod_from_proto, workload_from_proto
 from topospread.codec.tidying import clear_if_empty, keep, relevant_part, tidy_pod
 from topospread.errors import CorruptValue, InvalidRequest
@@ -291,6 +292,8 @@ def _of_node(node: api.Node) -> Iterator[str]:
 
 def _of_pod(message: api.Pod) -> Iterator[str]:
     pod = pod_from_proto(message)
+    if reason := too_much(message):
+        yield f"the pod is left out: {reason}"
     if sum(owner.controller for owner in message.metadata.owner_references) > 1:
         yield "metadata.ownerReferences: several controllers; the first one is taken"
     if pod.phase not in PHASES:

@@ -24,13 +24,14 @@ from topospread.index.changes import (
     PodRow,
     ReservationChange,
     ReservationRow,
+    UnreadableChange,
     VersionChange,
 )
 from topospread.index.groups import Group, GroupUsage
 from topospread.index.holdings import NO_HOLDINGS
 from topospread.index.nodes import NodeTable
 from topospread.index.objects import NO_OBJECTS
-from topospread.index.pod_classes import LabelSet, LabelSets, PodClasses
+from topospread.index.pod_classes import LabelSets, PodClasses
 from topospread.index.pods import NodeSlots, Place, PodTable, SortedSlots
 from topospread.index.snapshot import (
     NO_RESERVATIONS,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from topospread.index.objects import ObjectPlace
     from topospread.index.pod_classes import NamespaceClasses
     from topospread.index.pods import PodMembers
+    from topospread.index.postings import LabelSet
     from topospread.index.snapshot import Counted
     from topospread.kube.demands import Holds, Requests
     from topospread.kube.objects import Node, Workload
@@ -111,6 +113,7 @@ class Builder:
         self._objects = NO_OBJECTS
         self._holdings = NO_HOLDINGS
         self._nominated: Mapping[str, PodRow] = {}
+        self._unreadable: frozenset[tuple[str, str, str]] = frozenset()
         self._pod_classes: Mapping[str, NamespaceClasses] = {}
         self._origin = object()
         self._version_unless_reported = version
@@ -147,6 +150,8 @@ class Builder:
                     batch.objects[change.kind, change.namespace, change.name] = change.value
                 elif isinstance(change, KindChange):
                     batch.unknown[change.kind] = change.unknown
+                elif isinstance(change, UnreadableChange):
+                    batch.unreadable[change.key] = change.unreadable
                 else:
                     self._fold_workload(change, batch)
             if batch.controllers:
@@ -294,6 +299,9 @@ class Builder:
         if batch.nominated:
             rows = {**self._nominated, **batch.nominated}
             self._nominated = {pod: row for pod, row in rows.items() if row is not None}
+        if batch.unreadable:
+            now = {key for key, unreadable in batch.unreadable.items() if unreadable}
+            self._unreadable = self._unreadable.difference(batch.unreadable).union(now)
         nodes = self.snapshot.nodes
         if batch.nodes:
             nodes = nodes.changed(batch.nodes, self._slots.capacity)
@@ -444,6 +452,7 @@ class Builder:
             reported_version=reported,
             controllers=self._controllers,
             jobs=self._jobs,
+            unreadable=self._unreadable,
         )
         return self.snapshot
 
@@ -460,6 +469,7 @@ class _Batch:
         "objects",
         "reservations",
         "unknown",
+        "unreadable",
         "used",
         "workloads",
     )
@@ -477,6 +487,7 @@ class _Batch:
         self.controllers: dict[str, dict[tuple[str, str], Workload | None]] = {}
         self.objects: dict[ObjectPlace, ClusterValue | None] = {}
         self.unknown: dict[str, str] = {}
+        self.unreadable: dict[tuple[str, str, str], bool] = {}
 
     def add(self, counts_for: tuple[int, int], delta: int) -> None:
         self.deltas[counts_for] = self.deltas.get(counts_for, 0) + delta

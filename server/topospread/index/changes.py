@@ -144,6 +144,18 @@ class KindChange:
     unknown: str
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadableChange:
+    """Whether a stored object cannot be read, so that it is left out.
+
+    Attributes:
+        key: kind, namespace (empty for kinds without) and name.
+    """
+
+    key: tuple[str, str, str]
+    unreadable: bool
+
+
 IndexChange = (
     PodChange
     | ReservationChange
@@ -152,4 +164,5 @@ IndexChange = (
     | ObjectChange
     | KindChange
     | VersionChange
+    | UnreadableChange
 )

@@ -13,22 +13,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from typing_extensions import override
 
-from topospread.index.postings import Postings
+from topospread.index.postings import LabelSet, Postings
 from topospread.index.selector_keys import keys_for, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from topospread.index.postings import Pairs
     from topospread.index.selector_keys import SelectorKey
     from topospread.spread.topology import GroupKey
 
-
-Pairs = tuple[tuple[str, str], ...]
 
 _T = TypeVar("_T")
 
@@ -60,26 +59,6 @@ class Numbered(Generic[_T]):
     def _release_number(self, number: int) -> None:
         self._by_number[number] = None
         self._free.append(number)
-
-
-@dataclass(slots=True, eq=False)
-class LabelSet:
-    """One distinct set of labels in one namespace, of pods that terminate or of others.
-
-    Attributes:
-        number: its index in the pod table's column; reused when the last pod is gone.
-        terminating: whether its pods are bound and terminate.
-        pods: how many pods have it.
-        groups: the groups that count its pods.
-    """
-
-    number: int
-    namespace: str
-    pairs: Pairs
-    labels: dict[str, str]
-    terminating: bool = False
-    pods: int = 0
-    groups: list[GroupKey] = field(default_factory=list)
 
 
 KEY_BYTES: Final = 500

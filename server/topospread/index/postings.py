@@ -5,6 +5,7 @@ A label that one set alone has, as the pods of a StatefulSet do, takes an entry 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -13,11 +14,34 @@ from topospread.index.selector_keys import narrowing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from topospread.index.pod_classes import LabelSet
     from topospread.kube.selectors import Requirement
     from topospread.spread.topology import GroupKey
 
-    Sets = set[LabelSet]
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True, eq=False)
+class LabelSet:
+    """One distinct set of labels in one namespace, of pods that terminate or of others.
+
+    Attributes:
+        number: its index in the pod table's column; reused when the last pod is gone.
+        terminating: whether its pods are bound and terminate.
+        pods: how many pods have it.
+        groups: the groups that count its pods.
+    """
+
+    number: int
+    namespace: str
+    pairs: Pairs
+    labels: dict[str, str]
+    terminating: bool = False
+    pods: int = 0
+    groups: list[GroupKey] = field(default_factory=list)
+
+
+Sets = set[LabelSet]
 
 _NO_SETS: Final[frozenset[LabelSet]] = frozenset()
 

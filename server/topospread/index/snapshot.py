@@ -205,6 +205,7 @@ class Snapshot:
         reported_version: the one that the cluster reports; None where it reports none.
         controllers: by namespace, of what controls pods; see kube.workloads.controllers_of.
         jobs: how many of these are Jobs.
+        unreadable: kind, namespace and name of stored objects that cannot be read: they are absent.
     """
 
     sequence: int
@@ -226,6 +227,7 @@ class Snapshot:
     reported_version: KubernetesVersion | None = None
     controllers: Mapping[str, KnownControllers] = field(default_factory=dict)
     jobs: int = 0
+    unreadable: frozenset[tuple[str, str, str]] = frozenset()
 
     @property
     def alive(self) -> Bools:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.codec.objects import KIND_NAMES
 from topospread.codec.pods import view_meta
-from topospread.codec.rows import ChangeDecoder
+from topospread.codec.rows import ChangeDecoder, kind_name
 from topospread.errors import (
     ClusterLoading,
     CorruptValue,
@@ -18,7 +18,7 @@ from topospread.errors import (
     RevisionOfOtherHistory,
 )
 from topospread.index.builder import Builder
-from topospread.index.changes import KindChange, VersionChange
+from topospread.index.changes import KindChange, UnreadableChange, VersionChange
 from topospread.replica.timers import ExpiryQueue, StoreHealth
 from topospread.replica.view import RevisionTags, Token, View
 from topospread.spread.settings import NEWEST, known_version, known_versions
@@ -130,14 +130,24 @@ class Decoder:
                 raise CorruptValue("the stored value has no readable header")
             change = self._changes.change(key, stored)
         except CorruptValue as cause:
-            if key not in self.corrupt:
-                name = f"{key.kind.name} {key.namespace}/{key.name}"
-                LOG.error("cluster %s: %s is left out: %s", self._cluster, name, cause)
-                self.corrupt.add(key)
-            change = self._changes.change(key, None)
+            yield from self._left_out(key, str(cause))
+        except Exception as cause:
+            # Whatever is wrong with one object, the others are followed.
+            LOG.exception("cluster %s: cannot take in %s", self._cluster, key)
+            yield from self._left_out(key, f"{type(cause).__name__}: {cause}"[:200])
         else:
-            self.corrupt.discard(key)
-        yield change
+            if key in self.corrupt:
+                self.corrupt.discard(key)
+                yield UnreadableChange(_named(key), unreadable=False)
+            yield change
+
+    def _left_out(self, key: Key, cause: str) -> Iterator[IndexChange]:
+        if key not in self.corrupt:
+            name = f"{key.kind.name} {key.namespace}/{key.name}"
+            LOG.error("cluster %s: %s is left out: %s", self._cluster, name, cause)
+            self.corrupt.add(key)
+            yield UnreadableChange(_named(key), unreadable=True)
+        yield self._changes.change(key, None)
 
     def _warn_of_unknown(self, version: KubernetesVersion | None) -> None:
         """Warn once of a version that is judged by another one's rules."""
@@ -152,6 +162,11 @@ class Decoder:
                 known_versions(),
                 known,
             )
+
+
+def _named(key: Key) -> tuple[str, str, str]:
+    """The name of an object as answers have it."""
+    return kind_name(key.kind), key.namespace, key.name
 
 
 class ReplicaState:

@@ -208,7 +208,11 @@ def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
             "Since the snapshot was last known to be the newest state.",
             "snapshot_age_seconds",
         ),
-        ("corrupt_values", "Stored values that cannot be read.", "corrupt_values"),
+        (
+            "corrupt_values",
+            "Stored values that are left out: they cannot be read, or have too much.",
+            "corrupt_values",
+        ),
         (
             "store_identity_changed",
             "1 while the store has another history than the snapshot, or none: writes are refused.",

@@ -105,12 +105,25 @@ def _print(
         return
     output.print_items(_COLUMNS, clusters)
     for cluster in clusters:
+        if cluster.corrupt_objects:
+            output.echo(f"left out of {cluster.name}: {_left_out(cluster)}")
         if cluster.identity_changed:
             output.echo(
                 f"the store has another history of {cluster.name}, or none: list every kind into it"
                 " (a sync does, or `topospread apply --replace`), or restart the servers if it is"
                 " meant to be as it is"
             )
+
+
+def _left_out(cluster: Cluster) -> str:
+    """The objects that cannot be read, as far as they are named."""
+    named = [
+        f"{each.kind} {f'{each.namespace}/{each.name}' if each.namespace else each.name}"
+        for each in cluster.corrupt_objects
+    ]
+    more = cluster.corrupt_count - len(named)
+    text = ", ".join(named) + (f" and {more} more" if more > 0 else "")
+    return f"{text}: a server's log says why"
 
 
 def _state(cluster: Cluster) -> str:

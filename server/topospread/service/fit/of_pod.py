@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 from topospread.service.fit.pod_claims import provisioned_for
 from topospread.service.fit.question import Fit
 from topospread.spread.settings import DEFAULT_PROFILE
+from topospread.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from topospread.index.snapshot import Snapshot
     from topospread.service.fit.question import FitQuestion
 
 GATED: Final = "scheduling gates: not tried yet"
@@ -24,8 +26,18 @@ def other_scheduler(asked: FitQuestion) -> str:
     return "" if name == profile else name
 
 
+def _unreadable(snapshot: Snapshot) -> Iterator[str]:
+    """Objects that are absent because they cannot be read."""
+    if snapshot.unreadable:
+        kind, namespace, name = min(snapshot.unreadable)
+        others = len(snapshot.unreadable) - 1
+        more = f" and {counted(others, 'other object')}" if others else ""
+        yield f"what cannot be read: {kind} {f'{namespace}/{name}' if namespace else name}{more}"
+
+
 def gaps(asked: FitQuestion, fit: Fit) -> Iterator[str]:
     """What else decides whether and where the pod is bound."""
+    yield from _unreadable(asked.snapshot)
     if name := other_scheduler(asked):
         yield f"schedulerName {name}: not this scheduler's"
     if asked.demand.gated:
