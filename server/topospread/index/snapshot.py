@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.checkpoints import checkpoint
 from topospread.index.attached import AttachedVolumes
 from topospread.index.groups import DomainCounts, NodesByCount
 from topospread.index.holdings import NO_HOLDINGS
@@ -327,14 +328,16 @@ class Snapshot:
             if (slot := self.nodes.slot(row.node_name)) >= 0
         ]
         changed: dict[GroupKey, Group] = {}
+        labelled = [(*each, dict(each[2].labels)) for each in placed]
         for group in groups:
+            checkpoint()
             differences: dict[int, int] = {}
             if not group.covers(namespace):
                 continue
-            for slot, delta, row in placed:
+            for slot, delta, row, labels in labelled:
                 if not (row.counted or (group.terminating and row.terminating)):
                     continue
-                if group.selector.matches(dict(row.labels)):
+                if group.selector.matches(labels):
                     differences[slot] = differences.get(slot, 0) + delta
             if differences:
                 changed[group] = self.groups[group].changed(differences)
