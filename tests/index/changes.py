@@ -18,7 +18,7 @@ from topospread.index.changes import (
 )
 from topospread.index.selector_keys import MOST_KEYS
 from topospread.kube.affinity import compile_requirements
-from topospread.kube.demands import AWS_EBS, GCE_PD, RBD, Disk, Holds, HostPort
+from topospread.kube.demands import AWS_EBS, CINDER, GCE_PD, RBD, Disk, Holds, HostPort
 from topospread.kube.namespaces import ALL_NAMESPACES, NamespaceSet
 from topospread.kube.objects import (
     LabelExpression,
@@ -109,10 +109,13 @@ PORTS = (HostPort(80), HostPort(80, ip="10.0.0.1"), HostPort(80, ip="::"), HostP
 DISKS = (
     Disk(GCE_PD, "d"),
     Disk(GCE_PD, "d", read_only=True),
+    Disk(AWS_EBS, "d"),
     Disk(AWS_EBS, "d", read_only=True),
+    Disk(CINDER, "d"),
     Disk(RBD, "pool/image", monitors=("m1", "m2")),
     Disk(RBD, "pool/image", monitors=("m2", "m3")),
     Disk(RBD, "pool/image", monitors=("m4",)),
+    Disk(RBD, "pool/image", read_only=True, monitors=("m1", "m4")),
 )
 CLAIMS = ("default/c1", "default/c2", "other/c1")
 TERMS = (

@@ -22,7 +22,7 @@ from tests.index.changes import (
     TERMS,
     TRAITS,
 )
-from topospread.kube.demands import Disk
+from topospread.kube.demands import ALL_ADDRESSES, AWS_EBS, GCE_PD, ISCSI, RBD, Disk, HostPort
 from topospread.spread.cells import KEPT
 from topospread.spread.classes import first_members
 
@@ -109,6 +109,24 @@ def assert_usage(snapshot: Snapshot, cluster: Cluster) -> None:
         }
 
 
+def share_port(one: HostPort, other: HostPort) -> bool:
+    """Whether no node has both, as kube-scheduler's ``HostPortInfo`` compares them."""
+    if (one.port, one.protocol) != (other.port, other.protocol):
+        return False
+    return one.ip == other.ip or ALL_ADDRESSES in (one.ip, other.ip)
+
+
+def share_disk(one: Disk, other: Disk) -> bool:
+    """Whether no node has both, as VolumeRestrictions' ``isVolumeConflict`` compares them."""
+    if (one.plugin, one.handle) != (other.plugin, other.handle):
+        return False
+    if one.plugin == AWS_EBS:
+        return True
+    if one.plugin not in (GCE_PD, ISCSI, RBD) or (one.read_only and other.read_only):
+        return False
+    return one.plugin != RBD or not set(one.monitors).isdisjoint(other.monitors)
+
+
 def assert_holdings(snapshot: Snapshot, cluster: Cluster) -> None:
     """What is held on each node, and by how many, asked in each way."""
     holding, holdings = cluster.holding(), snapshot.holdings
@@ -119,11 +137,15 @@ def assert_holdings(snapshot: Snapshot, cluster: Cluster) -> None:
         return {snapshot.nodes.names[slot]: slots[slot] for slot in alive}
 
     for port in PORTS:
-        conflicting = [node for node, held in holding for p in held.ports if p.conflicts(port)]
+        conflicting = [node for node, held in holding for p in held.ports if share_port(p, port)]
         assert nodes(holdings.slots_of_port(port)) == Counter(conflicting)
     for disk in DISKS:
-        conflicting = [node for node, held in holding for d in held.disks if disk.conflicts(d)]
-        assert nodes(holdings.slots_of_disk(disk)) == Counter(conflicting)
+        conflicting = [node for node, held in holding for d in held.disks if share_disk(d, disk)]
+        assert nodes(dict.fromkeys(holdings.slots_in_conflict([disk]), 1)).keys() == {*conflicting}
+    conflicting = [n for n, held in holding for p in held.ports for q in PORTS if share_port(p, q)]
+    conflicting += [n for n, held in holding for d in held.disks for e in DISKS if share_disk(d, e)]
+    slots = holdings.slots_in_conflict((*PORTS, *DISKS))
+    assert nodes(dict.fromkeys(slots, 1)).keys() == {*conflicting}
     for claim in CLAIMS:
         having = Counter(node for node, held in holding if claim in held.claims)
         assert nodes(holdings.slots_of_claim(claim)) == having

@@ -1,14 +1,14 @@
 """What pods hold of their nodes beside amounts: ports, disks, claims, and whom they keep away.
 
 Each thing has the slots where pods hold it, with how many do; each slot the things that are held
-there. A change costs as much as what it touches; a thing that is held on thousands of slots is
-copied when it changes.
+there. What conflicts with a port or a disk is looked up, never compared with all that is held. A
+change costs as much as what it touches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import checkpoint
 from topospread.index.parted_map import PartedMap
@@ -17,12 +17,11 @@ from topospread.kube.demands import Disk, HostPort
 from topospread.kube.pod_affinity import AffinityTerm
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
-    from topospread.kube.demands import Holds
+    from topospread.kube.demands import Holds, Part
 
-_K = TypeVar("_K", bound="Hashable")
-_V = TypeVar("_V", bound="Hashable")
 
 Slots = Mapping[int, int]
 """Pods by slot; none is 0."""
@@ -36,10 +35,11 @@ Held = tuple[int, "Holds", int]
 _NO_SLOTS: Final[Slots] = {}
 _NOTHING: Final[Mapping[Thing, int]] = {}
 
-_Where = int | Mapping[int, int]
-"""The one slot where one pod holds something, as nearly always with a claim; or pods by slot."""
+MANY: Final = 512
+"""Slots of a thing of which a change copies a part alone."""
 
-_Index = Mapping[_K, frozenset[_V]]
+_Where = int | Mapping[int, int] | PartedMap[int, int]
+"""The one slot where one pod holds something, as nearly always with a claim; or pods by slot."""
 
 
 class Holdings:
@@ -49,27 +49,30 @@ class Holdings:
     that may be beyond the node table.
     """
 
-    __slots__ = ("_addresses", "_disks", "_on", "_terms", "_where")
+    __slots__ = ("_on", "_terms", "_where")
 
     def __init__(self) -> None:
-        self._where: PartedMap[Thing, _Where] = PartedMap()
+        self._where: PartedMap[Thing | Part, _Where] = PartedMap()
         self._on: PartedMap[int, Mapping[Thing, int]] = PartedMap()
         # What is held, by what a look-up begins with.
-        self._addresses: _Index[tuple[str, int], HostPort] = {}
-        self._disks: _Index[tuple[str, str], Disk] = {}
         self._terms: PartedMap[SelectorKey, frozenset[AffinityTerm]] = PartedMap()
 
     # ------------------------------ look-ups
 
     def slots_of_port(self, port: HostPort) -> Slots:
-        """The slots where pods have a port that conflicts with this one."""
-        held = self._addresses.get((port.protocol, port.port), ())
-        return self._slots([each for each in held if port.conflicts(each)])
+        """The slots where pods have ports that conflict with this one, with how many ports."""
+        return self._slots(port.conflicting)
 
-    def slots_of_disk(self, disk: Disk) -> Slots:
-        """The slots where pods have a disk that conflicts with this one."""
-        held = self._disks.get((disk.plugin, disk.handle), ())
-        return self._slots([each for each in held if disk.conflicts(each)])
+    def slots_in_conflict(self, things: Iterable[HostPort | Disk]) -> AbstractSet[int]:
+        """The slots where pods have a port or a disk that conflicts with one of these."""
+        found: set[int] = set()
+        for thing in things:
+            for each in thing.conflicting:
+                checkpoint()
+                where = self._where.get(each)
+                if where is not None:
+                    found.update([slot for slot, _ in _pairs_of(where)])
+        return found
 
     def slots_of_claim(self, claim: str) -> Slots:
         """The slots where pods have a claim, given as namespace/name."""
@@ -103,15 +106,15 @@ class Holdings:
         """Slots where something else is held than before."""
         return (slot for slot, _, _ in self._on.differences(before._on))
 
-    def _slots(self, things: Iterable[Thing]) -> Slots:
+    def _slots(self, things: Iterable[Thing | Part]) -> Slots:
         found = [where for each in things if (where := self._where.get(each)) is not None]
         if not found:
             return _NO_SLOTS
-        if len(found) == 1:
-            return {found[0]: 1} if isinstance(found[0], int) else found[0]
+        if len(found) == 1 and isinstance(found[0], Mapping):
+            return found[0]
         total: dict[int, int] = {}
         for where in found:
-            for slot, pods in ({where: 1} if isinstance(where, int) else where).items():
+            for slot, pods in _pairs_of(where):
                 total[slot] = total.get(slot, 0) + pods
         return total
 
@@ -136,33 +139,34 @@ class Holdings:
         return self._changed(deltas)
 
     def _changed(self, deltas: Mapping[Thing, Mapping[int, int]]) -> Holdings:
-        where: dict[Thing, _Where | None] = {}
+        changes: dict[Thing | Part, dict[int, int]] = {}
         on: dict[int, dict[Thing, int]] = {}
         for thing, by_slot in deltas.items():
-            held = dict(self._slots((thing,)))
+            held = self._where.get(thing)
             for slot, delta in by_slot.items():
                 if not delta:
                     continue
                 here = on.get(slot)
                 if here is None:
                     here = on[slot] = dict(self.on(slot))
-                pods = held.get(slot, 0) + delta
+                before = _pods_at(held, slot)
                 # What-ifs may remove a pod that has left meanwhile.
-                if pods > 0:
-                    held[slot] = here[thing] = pods
+                pods = max(0, before + delta)
+                if pods:
+                    here[thing] = pods
                 else:
-                    held.pop(slot, None)
                     here.pop(thing, None)
-            where[thing] = _where(held)
+                for each in (thing, *_parts(thing)):
+                    at = changes.setdefault(each, {})
+                    at[slot] = at.get(slot, 0) + pods - before
         if not on:
             return self
+        where = {each: _changed_at(self._where.get(each), at) for each, at in changes.items()}
         made = Holdings()
         made._where = self._where.changed(where)
         made._on = self._on.changed({slot: here or None for slot, here in on.items()})
-        come = [each for each, held in where.items() if held is not None]
-        gone = [each for each, held in where.items() if held is None]
-        made._addresses = _reindexed(self._addresses, _by_port(come), _by_port(gone))
-        made._disks = _reindexed(self._disks, _by_handle(come), _by_handle(gone))
+        come = [each for each in deltas if where.get(each) is not None]
+        gone = [each for each in deltas if each in where and where[each] is None]
         made._terms = _with_terms(self._terms, come, gone)
         return made
 
@@ -170,20 +174,38 @@ class Holdings:
 NO_HOLDINGS: Final = Holdings()
 
 
-def _where(held: Mapping[int, int]) -> _Where | None:
+def _parts(thing: Thing) -> Iterable[Part]:
+    return thing.parts if isinstance(thing, HostPort | Disk) else ()
+
+
+def _pairs_of(where: _Where) -> Iterable[tuple[int, int]]:
+    """Slots with how many pods hold something there."""
+    if isinstance(where, int):
+        return ((where, 1),)
+    return where.items() if isinstance(where, Mapping) else where
+
+
+def _pods_at(where: _Where | None, slot: int) -> int:
+    if where is None or isinstance(where, int):
+        return int(where == slot)
+    return where.get(slot) or 0
+
+
+def _changed_at(where: _Where | None, deltas: Mapping[int, int]) -> _Where | None:
+    """Where something is held after a change; None for nowhere."""
+    rows = {slot: _pods_at(where, slot) + delta for slot, delta in deltas.items()}
+    if isinstance(where, PartedMap):
+        parted = where.changed({slot: pods or None for slot, pods in rows.items()})
+        return parted if len(parted) > MANY // 2 else dict(parted)
+    held = {**dict(_pairs_of(where) if where is not None else ()), **rows}
+    held = {slot: pods for slot, pods in held.items() if pods}
     if len(held) == 1:
         ((slot, pods),) = held.items()
         if pods == 1:
             return slot
+    if len(held) > MANY:
+        return PartedMap[int, int]().changed(held)
     return held or None
-
-
-def _by_port(things: Iterable[Thing]) -> list[tuple[tuple[str, int], HostPort]]:
-    return [((each.protocol, each.port), each) for each in things if isinstance(each, HostPort)]
-
-
-def _by_handle(things: Iterable[Thing]) -> list[tuple[tuple[str, str], Disk]]:
-    return [((each.plugin, each.handle), each) for each in things if isinstance(each, Disk)]
 
 
 def _with_terms(
@@ -209,22 +231,3 @@ def _by_key(things: Iterable[Thing]) -> Iterator[tuple[SelectorKey, AffinityTerm
             named = None if term.namespace_selector is not None else term.namespaces
             for key in keys_of(named, term.selector):
                 yield key, term
-
-
-def _reindexed(
-    index: _Index[_K, _V], come: Iterable[tuple[_K, _V]], gone: Iterable[tuple[_K, _V]]
-) -> _Index[_K, _V]:
-    """The index with what has come, if it is new, and without what has gone."""
-    changed: dict[_K, set[_V]] = {}
-    for key, value in come:
-        if key in changed or value not in index.get(key, ()):
-            changed.setdefault(key, set(index.get(key, ()))).add(value)
-    for key, value in gone:
-        changed.setdefault(key, set(index.get(key, ()))).discard(value)
-    if not changed:
-        return index
-    made = {**index, **{key: frozenset(values) for key, values in changed.items() if values}}
-    for key, values in changed.items():
-        if not values:
-            made.pop(key, None)
-    return made

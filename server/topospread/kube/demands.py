@@ -110,6 +110,10 @@ TCP: Final = "TCP"
 ALL_ADDRESSES: Final = "0.0.0.0"
 
 
+Part = tuple[str | int | bool, ...]
+"""What unequal ports or disks conflict over: an entry of one is looked up by that of another."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostPort:
     """A port of a node that a pod takes.
@@ -122,11 +126,17 @@ class HostPort:
     protocol: str = TCP
     ip: str = ALL_ADDRESSES
 
-    def conflicts(self, other: HostPort) -> bool:
-        """Whether no node has both."""
-        if (self.port, self.protocol) != (other.port, other.protocol):
-            return False
-        return self.ip == other.ip or ALL_ADDRESSES in (self.ip, other.ip)
+    @property
+    def parts(self) -> Iterable[Part]:
+        """What it takes beside itself: of its number one address, where it does not take all."""
+        return () if self.ip == ALL_ADDRESSES else ((self.protocol, self.port),)
+
+    @property
+    def conflicting(self) -> Iterable[HostPort | Part]:
+        """The ports and parts of which no node has any beside this port."""
+        if self.ip == ALL_ADDRESSES:
+            return self, (self.protocol, self.port)
+        return self, HostPort(self.port, self.protocol)
 
 
 GCE_PD: Final = "kubernetes.io/gce-pd"
@@ -154,15 +164,24 @@ class Disk:
     read_only: bool = False
     monitors: tuple[str, ...] = ()
 
-    def conflicts(self, other: Disk) -> bool:
-        """Whether no node has both: VolumeRestrictions' ``isVolumeConflict``."""
-        if (self.plugin, self.handle) != (other.plugin, other.handle):
-            return False
-        if self.plugin == AWS_EBS:
-            return True
-        if self.plugin not in (GCE_PD, ISCSI, RBD) or (self.read_only and other.read_only):
-            return False
-        return self.plugin != RBD or not set(self.monitors).isdisjoint(other.monitors)
+    @property
+    def parts(self) -> Iterable[Part]:
+        """What it takes beside itself: an image at each of its monitors."""
+        if self.plugin != RBD:
+            return ()
+        return [(RBD, self.handle, each, self.read_only) for each in dict.fromkeys(self.monitors)]
+
+    @property
+    def conflicting(self) -> Iterable[Disk | Part]:
+        """The disks and parts of which no node has any beside it: ``isVolumeConflict``."""
+        if self.plugin not in (AWS_EBS, GCE_PD, ISCSI, RBD):
+            return ()
+        # But for AWS, all may read at once.
+        shared = self.read_only and self.plugin != AWS_EBS
+        access = (False,) if shared else (False, True)
+        if self.plugin != RBD:
+            return [Disk(self.plugin, self.handle, each) for each in access]
+        return ((RBD, self.handle, at, each) for at in self.monitors for each in access)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ def capacities_of(context: EvaluationContext, replicas: GroupKey) -> list[Replic
     running = snapshot.node_counts(replicas).astype(np.int64)
     usable = suited(context.asked, Fit.NODE).nodes & snapshot.alive
     for port in demand.ports:
+        checkpoint()
         for slot, pods in snapshot.holdings.slots_of_port(port).items():
             if slot < running.size and pods > running[slot]:
                 usable[slot] = False

@@ -22,8 +22,7 @@ def headroom_of(snapshot: Snapshot, demand: Demand) -> NDArray[np.int64]:
     """[slots] how many more such pods there is room for; of those with host ports, one a node."""
     nodes, usage = snapshot.nodes, snapshot.usage
     headroom = np.full(nodes.capacity, 1 if demand.ports else PLENTY, dtype=np.int64)
-    for port in demand.ports:
-        headroom[nodes.marks(snapshot.holdings.slots_of_port(port))] = 0
+    headroom[nodes.marks(snapshot.holdings.slots_in_conflict(demand.ports))] = 0
     for name, amount in ((PODS, 1), *demand.requests):
         if amount:
             left = nodes.allocatable(name) - usage.taken(name, nodes.capacity)

@@ -16,8 +16,7 @@ REASON: Final = "node(s) didn't have free ports for the requested pod ports"
 
 def refusals(asked: FitQuestion) -> Refusals | None:
     """Nodes where another pod has one of the ports."""
-    held = asked.snapshot.holdings.slots_of_port
-    slots = {slot for port in asked.demand.ports for slot in held(port)}
+    slots = asked.snapshot.holdings.slots_in_conflict(asked.demand.ports)
     if not slots:
         return None
     taken = asked.snapshot.nodes.marks(slots)

@@ -80,7 +80,7 @@ def _refusals(disks: Bools | None, in_use: Bools | None) -> Refusals | None:
 def _disks_taken(asked: FitQuestion, snapshot: Snapshot) -> Bools | None:
     """[slots] nodes where pods have a disk of the pod; None for none."""
     disks = [each.disk for each in asked.demand.volumes if each.disk is not None]
-    slots = {slot for disk in disks for slot in snapshot.holdings.slots_of_disk(disk)}
+    slots = snapshot.holdings.slots_in_conflict(disks)
     return _on(asked, slots) if slots else None
 
 
