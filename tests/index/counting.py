@@ -15,7 +15,7 @@ from topospread.index.changes import (
     ReservationRow,
     WorkloadChange,
 )
-from topospread.kube.affinity import tolerated
+from topospread.kube.tolerations import Tolerations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -159,8 +159,8 @@ def is_eligible(node: Node, eligibility: Eligibility) -> bool:
         and (required is None or required.matches(node.name, node.labels))
         and (
             tolerations is None
-            or tolerated(
-                node.taints, tolerations, comparison_operators=eligibility.comparison_operators
-            )
+            or Tolerations(
+                tolerations, comparison_operators=eligibility.comparison_operators
+            ).tolerate(node.taints)
         )
     )

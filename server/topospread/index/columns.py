@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from topospread.checkpoints import checkpoint
-from topospread.kube.affinity import NAME_FIELD, by_key, tolerated
+from topospread.kube.affinity import NAME_FIELD
 from topospread.kube.label_syntax import parse_int64
 from topospread.kube.selectors import EXISTS, GREATER, IN, LESS, NOT_IN
+from topospread.kube.tolerations import Tolerations
 from topospread.spread.cells import Partition
 from topospread.spread.topology import Domains
 
@@ -264,18 +265,6 @@ class NodeConditions:
         self, nodes: NodeColumns, tolerations: Sequence[Toleration], comparison_operators: bool
     ) -> Bools:
         """[capacity] whether all taints of the node are tolerated."""
-        known = by_key(tolerations)
-
-        def judge(taints: tuple[Taint, ...]) -> bool:
-            return all(
-                tolerated(
-                    (taint,),
-                    (*known.get(taint.key, ()), *known.get("", ())),
-                    comparison_operators=comparison_operators,
-                )
-                for taint in taints
-            )
-
         if self._taint_ids is None or self._taint_sets is None:
             number: dict[tuple[Taint, ...], int] = {}
             ids = np.fromiter(
@@ -287,5 +276,9 @@ class NodeConditions:
                 nodes.capacity,
             )
             self._taint_sets, self._taint_ids = list(number), ids
-        table = [judge(taints) for taints in self._taint_sets]
-        return np.array([*table, False], dtype=np.bool_)[self._taint_ids]
+        known = Tolerations(tolerations, comparison_operators=comparison_operators)
+        table = np.zeros(len(self._taint_sets), dtype=np.bool_)
+        for number_of_set, taints in enumerate(self._taint_sets):
+            checkpoint()
+            table[number_of_set] = known.tolerate(taints)
+        return table[self._taint_ids]

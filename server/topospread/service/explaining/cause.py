@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topospread.kube.affinity import taint_text, untolerated
+from topospread.kube.affinity import taint_text
 from topospread.kube.demands import amount_text
 from topospread.kube.label_syntax import label_text
 from topospread.service.explaining.constraint_reports import domains_text
@@ -161,14 +161,11 @@ def _lowest(context: EvaluationContext, position: int) -> Bools:
 
 def taints_text(context: EvaluationContext, nodes: Bools) -> str:
     """The first taints of some nodes that the pod does not tolerate, beside those of cordons."""
-    compares = context.rules.gates.taint_comparison_operators
     found: dict[str, None] = {}
     for slot in np.flatnonzero(nodes)[:MOST_NODES].tolist():
         node = context.snapshot.nodes.node(slot)
         if node is not None:
-            for taint in untolerated(
-                node.taints, context.pod.tolerations, comparison_operators=compares
-            ):
+            for taint in context.tolerations.untolerated(node.taints):
                 if taint.key != CORDONED_TAINT.key or not node.unschedulable:
                     found[taint_text(taint)] = None
     more = len(found) - MOST_NAMED

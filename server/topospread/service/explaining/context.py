@@ -11,9 +11,9 @@ import numpy as np
 from topospread.checkpoints import checkpoint
 from topospread.errors import InvalidRequest
 from topospread.index.overlay import apply_overlay
-from topospread.kube.affinity import tolerated
 from topospread.kube.demands import NO_DEMAND, Demand
 from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
+from topospread.kube.tolerations import Tolerations
 from topospread.kube.violations import invalid
 from topospread.service.decisions.cycle import computed_once
 from topospread.service.explaining.copied_nodes import lasting_taints
@@ -124,6 +124,14 @@ class EvaluationContext:
         )
 
     @computed_once
+    def tolerations(self) -> Tolerations:
+        """The pod's."""
+        return Tolerations(
+            self.pod.tolerations,
+            comparison_operators=self.rules.gates.taint_comparison_operators,
+        )
+
+    @computed_once
     def suits(self) -> Suited:
         """The verdicts of the scheduler's other filters."""
         return suited(self.asked, self.fit)
@@ -218,13 +226,12 @@ class EvaluationContext:
         tainted = self.refused_by_plugin(taint_toleration.NAME)
         nodes: Bools = left & ~tainted
         requested = {name for name, _ in self.demand.requests}
-        compares = self.rules.gates.taint_comparison_operators
         for slot in np.flatnonzero(left & tainted)[:MOST_TAINTED].tolist():
             checkpoint()
             node = self.snapshot.nodes.node(slot)
             assert node is not None, "nodes that are refused are there"
             taints = [each for each in lasting_taints(node) if each.key not in requested]
-            nodes[slot] = tolerated(taints, self.pod.tolerations, comparison_operators=compares)
+            nodes[slot] = self.tolerations.tolerate(taints)
         return nodes if nodes.any() else self.snapshot.alive
 
     def only_blocked_by(self, position: int) -> Bools:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from topospread.index.overlay import Overlay
-from topospread.kube.affinity import tolerated
 from topospread.kube.label_syntax import label_text
 from topospread.kube.objects import HOSTNAME_LABEL, ZONE_LABEL
 from topospread.kube.selectors import EXISTS, IN
@@ -323,10 +322,9 @@ def _labels_of_none(context: EvaluationContext) -> Mapping[str, str]:
 
 def _like(context: EvaluationContext, there: Node, like: Node | None, keys: Sequence[str]) -> Node:
     """What a node of a place would be like: one that is there, or else the other one, moved."""
-    offered, compares = dict(there.allocatable), context.rules.gates.taint_comparison_operators
-    suits = context.constraints.requirements.matches(there.name, there.labels) and tolerated(
-        lasting_taints(there), context.pod.tolerations, comparison_operators=compares
-    )
+    offered = dict(there.allocatable)
+    suits = context.constraints.requirements.matches(there.name, there.labels)
+    suits = suits and context.tolerations.tolerate(lasting_taints(there))
     if context.fit is Fit.ALL:
         offered |= scarce_resources(context)
         suits = suits and all(offered.get(name, 0) >= n for name, n in context.demand.requests)

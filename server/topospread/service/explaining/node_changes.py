@@ -10,7 +10,7 @@ import numpy as np
 
 from topospread.checkpoints import checkpoint
 from topospread.index.overlay import Overlay
-from topospread.kube.affinity import named_values, taint_text, tolerated, untolerated
+from topospread.kube.affinity import named_values, taint_text
 from topospread.kube.label_syntax import label_key_errors, label_text
 from topospread.kube.objects import HOSTNAME_LABEL, Node, Taint, Toleration
 from topospread.kube.taints import means_stay_away
@@ -105,14 +105,13 @@ def uncordon(context: EvaluationContext) -> Iterator[ProposedChange]:
     cordoned = context.passing & context.snapshot.nodes.cordoned & ~context.usable
     if not cordoned.any():
         return
-    compares = context.rules.gates.taint_comparison_operators
     freed: list[Node] = []
     for slot in _by_name(context, cordoned)[:MOST_UNCORDONED]:
         checkpoint()
         node = context.snapshot.nodes.node(slot)
         assert node is not None, "nodes that pass are there"
         taints = tuple(taint for taint in node.taints if taint.key != CORDONED_TAINT.key)
-        if tolerated(taints, context.pod.tolerations, comparison_operators=compares):
+        if context.tolerations.tolerate(taints):
             freed.append(replace(node, unschedulable=False, taints=taints))
     if not freed:
         return
@@ -133,15 +132,12 @@ def uncordon(context: EvaluationContext) -> Iterator[ProposedChange]:
 
 def tolerate(context: EvaluationContext) -> Iterator[ProposedChange]:
     """Propose tolerations of what taints nodes that the constraints allow."""
-    compares = context.rules.gates.taint_comparison_operators
     together: Counter[tuple[Taint, ...]] = Counter()
     for slot in _by_name(context, context.passing & ~context.usable)[:MOST_LOOKED_AT]:
         checkpoint()
         node = context.snapshot.nodes.node(slot)
         assert node is not None, "nodes that pass are there"
-        refusing = set(
-            untolerated(node.taints, context.pod.tolerations, comparison_operators=compares)
-        )
+        refusing = set(context.tolerations.untolerated(node.taints))
         if 0 < len(refusing) <= MOST_TOLERATED and not any(
             means_stay_away(taint) or _is_for_others(context, taint, node) for taint in refusing
         ):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.kube.affinity import NO_SCHEDULE, tolerated
+from topospread.kube.affinity import NO_SCHEDULE
 from topospread.kube.objects import Taint
+from topospread.kube.tolerations import Tolerations
 from topospread.service.fit.question import Refusals, Rule, refusing
 from topospread.spread.verdicts import Code
 
@@ -21,6 +22,6 @@ CORDONED_TAINT: Final = Taint("node.kubernetes.io/unschedulable", effect=NO_SCHE
 def refusals(asked: FitQuestion) -> Refusals | None:
     """The cordoned nodes."""
     cordoned = asked.snapshot.nodes.cordoned
-    if not cordoned.any() or tolerated((CORDONED_TAINT,), asked.pod.tolerations):
+    if not cordoned.any() or Tolerations(asked.pod.tolerations).tolerate([CORDONED_TAINT]):
         return None
     return refusing(Rule(NAME, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, [(REASON, cordoned)]))

@@ -48,14 +48,15 @@ def changes(template: pb.Pod, newest: pb.Pod) -> Iterator[str]:
         )
     ):
         yield "affinity"
-    if any(each not in theirs.tolerations for each in own.tolerations):
+    known = {each.SerializeToString() for each in theirs.tolerations}
+    if any(each.SerializeToString() not in known for each in own.tolerations):
         yield "tolerations"
     if (own.scheduler_name or DEFAULT_PROFILE) != (theirs.scheduler_name or DEFAULT_PROFILE):
         yield "schedulerName"
-    known = {each.name: each.resources for each in _containers(theirs)}
-    if any(each.name not in known for each in _containers(own)):
+    containers = {each.name: each.resources for each in _containers(theirs)}
+    if any(each.name not in containers for each in _containers(own)):
         yield "containers"
-    both = [(each.resources, known.get(each.name)) for each in _containers(own)]
+    both = [(each.resources, containers.get(each.name)) for each in _containers(own)]
     if any(
         there is not None and _differ(mine, there)
         for mine, there in ((own.resources, theirs.resources), *both)
