@@ -243,3 +243,23 @@ def test_the_order_of_requirements_does_not_matter(requirements, order):
     shuffled = list(requirements)
     order.shuffle(shuffled)
     assert Selector(tuple(shuffled)) == Selector(tuple(requirements))
+
+
+VALUES = st.lists(st.sampled_from("abcd"), min_size=1, max_size=3, unique=True)
+REQUIREMENTS = st.builds(
+    lambda key, operator, values: Requirement(
+        key, operator, tuple(values) if operator in ("In", "NotIn") else ()
+    ),
+    st.sampled_from(["app", "tier", "x"]),
+    st.sampled_from(["In", "NotIn", "NotIn", "Exists", "DoesNotExist"]),
+    VALUES,
+)
+
+
+@given(
+    requirements=st.lists(REQUIREMENTS, max_size=20),
+    labels=st.dictionaries(st.sampled_from(["app", "tier", "y"]), st.sampled_from("abcde")),
+)
+def test_many_conditions_match_as_each_of_them(requirements, labels):
+    expected = all(each.accepts(labels.get(each.key)) for each in requirements)
+    assert Selector(tuple(requirements)).matches(labels) == expected

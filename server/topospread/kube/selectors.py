@@ -107,13 +107,16 @@ class Selector:
             for each in self.requirements:
                 by_key.setdefault(each.key, []).append(each)
             wanted = (each.key for each in self.requirements if not each.accepts(None))
-            object.__setattr__(self, "_by_key", by_key)
+            merged = {key: _merged(key, found) for key, found in by_key.items()}
+            object.__setattr__(self, "_by_key", merged)
             object.__setattr__(self, "_wanted", frozenset(wanted))
 
     @property
     def nbytes(self) -> int:
         """Bytes, about, of all conditions."""
-        return 150 + sum([each.nbytes for each in self.requirements])
+        merged = [each for found in (self._by_key or {}).values() for each in found]
+        every = {id(each): each for each in (*self.requirements, *merged)}
+        return 150 + sum([each.nbytes for each in every.values()])
 
     @property
     def empty(self) -> bool:
@@ -125,7 +128,7 @@ class Selector:
         if self.nothing:
             return False
         if self._by_key is not None:
-            # Only those that name a label that is there: many requirements cost no more than few.
+            # Those that name a label that is there, few of each: many cost no more than few.
             return self._wanted <= labels.keys() and all(
                 each.accepts(labels[key]) for key in labels for each in self._by_key.get(key, ())
             )
@@ -146,6 +149,25 @@ class Selector:
         if self.nothing or not other.requirements:
             return self
         return Selector((*self.requirements, *other.requirements))
+
+
+def _merged(key: str, requirements: Sequence[Requirement]) -> Sequence[Requirement]:
+    """The conditions on one label, those with values brought together."""
+    if len(requirements) == 1:
+        return requirements
+    values: dict[str, list[tuple[str, ...]]] = {IN: [], NOT_IN: []}
+    found = []
+    for each in requirements:
+        if each.operator in values:
+            values[each.operator].append(each.values)
+        else:
+            found.append(each)
+    if values[IN]:
+        common = set(values[IN][0]).intersection(*values[IN][1:])
+        found.append(Requirement(key, IN, tuple(common)))
+    if values[NOT_IN]:
+        found.append(Requirement(key, NOT_IN, tuple(set().union(*values[NOT_IN]))))
+    return found
 
 
 EVERYTHING: Final = Selector()
