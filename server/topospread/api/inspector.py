@@ -32,7 +32,7 @@ from topospread.service.inspecting.describing import (
     status_message,
     total_messages,
 )
-from topospread.service.inspecting.statuses import STATES, ConstraintFilter
+from topospread.service.inspecting.statuses import STATES, ConstraintFilter, shared_filter
 from topospread.service.messages import meta_of
 from topospread_proto.v1 import inspector_service_pb2 as pb
 
@@ -142,24 +142,28 @@ class InspectorServicer:
         shared = read_envelope(request, wrong)
         wrong.read(check_limit, request.domain_limit)
         wrong.raise_all()
-        changes = _WatchedConstraints(asked)
+        changes = _WatchedConstraints(shared_filter(asked))
         limit = request.domain_limit or LISTED_DOMAINS
-        with self._inspector.reader(cluster, shared.settings) as reader:
-            inspection = self._look(reader, call)
+        # The filter stays with the watch, as it came and as it is asked.
+        held = call.hold(asked.nbytes + request.ByteSize())
+        with held, self._inspector.reader(cluster, shared.settings) as reader:
+            inspection, change = self._look(reader, call, changes)
             call.send_headers()
             while call.active():
-                change = changes.next(inspection)
                 if change is not None:
                     meta = meta_of(inspection.view, inspection.replica, shared.settings.version)
                     yield from _messages(meta, change, limit)
                 _await_change(inspection)
-                inspection = self._look(reader, call)
+                inspection, change = self._look(reader, call, changes)
 
-    def _look(self, reader: InspectionReader, call: Call) -> Inspection:
+    def _look(
+        self, reader: InspectionReader, call: Call, changes: _WatchedConstraints
+    ) -> tuple[Inspection, _ConstraintChanges | None]:
         """Inspect the newest state at hand, for a watch; as long computations do, in turn."""
         deadline = min(call.deadline, time.monotonic() + LOOK_SECONDS)
         with Computation(deadline, call.active, turn=self._inspector.turn, share=True):
-            return reader.inspect(DEFAULT_CONSISTENCY, deadline)
+            inspection = reader.inspect(DEFAULT_CONSISTENCY, deadline)
+            return inspection, changes.next(inspection)
 
 
 class _ConstraintChanges(NamedTuple):
@@ -192,13 +196,11 @@ class _WatchedConstraints:
         known, there = self._known, inspection.statuses
         if known is there:
             return None
-        self._known = there
         if known is None:
+            self._known = there
             return self._all(inspection)
-        former = [each for key, each in known.items() if there.get(key) is not each]
-        newer = [each for key, each in there.items() if known.get(key) is not each]
-        former = [each for each in former if self._asked.passes(each)]
-        newer = [each for each in newer if self._asked.passes(each)]
+        former, newer = inspection.changed(known, self._asked)
+        self._known = there
         self._totals.subtract([each.state for each in former])
         self._totals.update([each.state for each in newer])
         changed = [each for each in newer if self._asked.has_state(each)]

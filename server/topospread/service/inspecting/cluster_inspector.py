@@ -12,7 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from topospread.checkpoints import CooperativeYield, Turn, current_computation, waiting
+from topospread.checkpoints import (
+    CooperativeYield,
+    Turn,
+    checkpoint,
+    current_computation,
+    waiting,
+)
 from topospread.errors import Conflict, DeadlineExceeded
 from topospread.service.explaining.counted_pods import Sharings
 from topospread.service.fit.inter_pod_affinity import counted_groups
@@ -65,6 +71,23 @@ _TOO_LATE: Final = (
 )
 
 
+MAX_KEPT: Final = 16
+"""Lists of constraints that are kept for those who ask for the same."""
+
+
+class _Changes(NamedTuple):
+    """What differs between the constraints of two inspections.
+
+    Attributes:
+        before: those of the earlier one.
+        former, newer: those that are gone or others now, as they were and as they are.
+    """
+
+    before: Mapping[str, ConstraintStatus]
+    former: Sequence[ConstraintStatus]
+    newer: Sequence[ConstraintStatus]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Inspection:
     """All constraints of a cluster at one state.
@@ -73,6 +96,8 @@ class Inspection:
         view: the state, and `replica` who follows it.
         statuses: by constraint id; the same object as long as none of them changes.
         rows: the pods of each constraint.
+        kept: lists by what was asked for.
+        changes: what differs from what watches have, by the identity of that; few have another.
     """
 
     view: View
@@ -80,6 +105,7 @@ class Inspection:
     statuses: Mapping[str, ConstraintStatus]
     rows: Mapping[str, RowPods]
     kept: dict[object, Sequence[ConstraintStatus]] = field(default_factory=dict)
+    changes: dict[int, _Changes] = field(default_factory=dict)
 
     def matching(
         self,
@@ -87,19 +113,44 @@ class Inspection:
         order: pb.ConstraintOrder.ValueType = pb.CONSTRAINT_ORDER_SEVERITY,
     ) -> Sequence[ConstraintStatus]:
         """The constraints that pass a filter but for its states, in order."""
-        everything = asked == ConstraintFilter(states=asked.states)
-        if everything and (known := self.kept.get(order)) is not None:
+        key = order, replace(asked, states=frozenset())
+        if (known := self.kept.get(key)) is not None:
             return known
         found = list(self.statuses.values())
-        if not everything:
-            found = [each for each in found if asked.passes(each)]
+        if key[1] != ConstraintFilter():
+            found = _passing(asked, found)
         if order == pb.CONSTRAINT_ORDER_NAME:
             found.sort(key=lambda each: each.by_name)
         else:
             found.sort(key=lambda each: each.by_severity)
-        if everything:
-            self.kept[order] = found
+        if len(self.kept) < MAX_KEPT:
+            self.kept[key] = found
         return found
+
+    def changed(
+        self, before: Mapping[str, ConstraintStatus], asked: ConstraintFilter
+    ) -> tuple[Sequence[ConstraintStatus], Sequence[ConstraintStatus]]:
+        """The constraints that pass a filter and are gone or others than before: former, newer."""
+        found = self.changes.get(id(before))
+        if found is None or found.before is not before:
+            now = self.statuses
+            former = [each for key, each in before.items() if now.get(key) is not each]
+            newer = [each for key, each in now.items() if before.get(key) is not each]
+            found = _Changes(before, former, newer)
+            if len(self.changes) < MAX_KEPT:
+                self.changes[id(before)] = found
+        return _passing(asked, found.former), _passing(asked, found.newer)
+
+
+def _passing(
+    asked: ConstraintFilter, statuses: Iterable[ConstraintStatus]
+) -> list[ConstraintStatus]:
+    found = []
+    for each in statuses:
+        checkpoint()
+        if asked.passes(each):
+            found.append(each)
+    return found
 
 
 def totals(statuses: Iterable[ConstraintStatus]) -> Mapping[State, int]:

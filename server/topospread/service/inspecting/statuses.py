@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
+from typing_extensions import override
 
 from topospread.kube.selectors import EVERYTHING
 from topospread.service.explaining.counted_pods import NO_OWNER
@@ -206,9 +208,9 @@ class ConstraintStatus:
         return self._severity[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ConstraintFilter:
-    """Which constraints are asked for: those that pass all of these.
+    """Which constraints are asked for: those that pass all of these. It is hashed once.
 
     Attributes:
         namespace: empty for all.
@@ -225,6 +227,20 @@ class ConstraintFilter:
     topology_key: str = ""
     owner: Owner = NO_OWNER
     when_unsatisfiable: str = ""
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        parts = (self.namespace, self.selector, self.states, self.topology_key, self.owner)
+        object.__setattr__(self, "_hash", hash((*parts, self.when_unsatisfiable)))
+
+    @override
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about, of all of it."""
+        return 1000 + self.selector.nbytes
 
     def passes(self, status: ConstraintStatus) -> bool:
         """Whether a constraint passes, whatever its state is."""
@@ -245,3 +261,12 @@ class ConstraintFilter:
     def has_state(self, status: ConstraintStatus) -> bool:
         """Whether it passes by its state."""
         return not self.states or status.state in self.states
+
+
+_FILTERS: Final[WeakValueDictionary[ConstraintFilter, ConstraintFilter]] = WeakValueDictionary()
+"""Those that callers ask by now."""
+
+
+def shared_filter(asked: ConstraintFilter) -> ConstraintFilter:
+    """The filter that is like this one; callers who ask for the same share it."""
+    return _FILTERS.setdefault(asked, asked)
