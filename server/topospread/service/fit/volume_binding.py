@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from topospread.kube.volumes import PersistentVolumeClaim
     from topospread.service.fit.pod_claims import PodClaim
     from topospread.service.fit.question import FitQuestion
-    from topospread.spread.topology import Bools
+    from topospread.spread.topology import Bools, Ints
 
 __all__ = ["NAME", "gaps", "pre_filter", "refusals"]
 
@@ -157,12 +157,19 @@ def _of_waiting(asked: FitQuestion, claims: Sequence[Waiting]) -> Reasons:
         left = left & asked.snapshot.nodes.marks([asked.snapshot.slot(name)])
     nothing = ~left
     short = np.zeros_like(left)
+    provided: dict[str, tuple[Bools, Ints | None]] = {}
     for claim, storage_class, wanted in _to_be_made(asked, claims, left):
+        checkpoint()
         wanted = wanted & left
         if not wanted.any():
             continue
-        served = _served(asked, storage_class)
-        sufficient = _sufficient(asked, claim, storage_class)
+        name = storage_class.name
+        if name not in provided:
+            provided[name] = _served(asked, storage_class), _room(asked, storage_class)
+        served, room = provided[name]
+        sufficient = (
+            asked.snapshot.alive if room is None or not claim.request else room >= claim.request
+        )
         nothing = nothing | (wanted & ~served)
         short = short | (wanted & served & ~sufficient)
         left = left & (~wanted | (served & sufficient))
@@ -200,26 +207,25 @@ def _served(asked: FitQuestion, storage_class: StorageClass) -> Bools:
     return asked.snapshot.selected(NodeRequirements(terms=terms))
 
 
-def _sufficient(
-    asked: FitQuestion, claim: PersistentVolumeClaim, storage_class: StorageClass
-) -> Bools:
-    """[slots] nodes for which the class's driver can make as large a volume, if it reports that."""
+def _room(asked: FitQuestion, storage_class: StorageClass) -> Ints | None:
+    """[slots] bytes of the largest volume that the class's driver can make there; None: any."""
     objects = asked.snapshot.objects
     driver = objects.csi_driver(storage_class.provisioner)
-    if driver is None or not driver.storage_capacity or not claim.request:
-        return asked.snapshot.alive
+    if driver is None or not driver.storage_capacity:
+        return None
     if objects.unknown(CSIStorageCapacity.__name__):
-        return asked.snapshot.alive
-    topologies = [
-        each.node_topology
-        for each in objects.capacities_of_class(storage_class.name)
-        if each.node_topology is not None and _largest(each) >= claim.request
-    ]
-    found = np.zeros_like(asked.snapshot.alive)
-    for topology in dict.fromkeys(topologies):
+        return None
+    largest: dict[LabelSelector, int] = {}
+    for each in objects.capacities_of_class(storage_class.name):
         checkpoint()
-        found |= asked.snapshot.selected(_requirements(topology))
-    return found
+        if (topology := each.node_topology) is not None:
+            largest[topology] = max(_largest(each), largest.get(topology, -1))
+    room = np.full(asked.snapshot.alive.size, -1, np.int64)
+    for topology, size in largest.items():
+        checkpoint()
+        here = asked.snapshot.selected(_requirements(topology))
+        np.maximum(room, size, out=room, where=here)
+    return room
 
 
 def _largest(capacity: CSIStorageCapacity) -> int:
