@@ -98,7 +98,7 @@ def _shown(objects: Objects) -> dict[str, Any]:
         "resource claims": {(s, n): objects.resource_claim(s, n) for s in NAMES for n in NAMES},
         "slices": {name: set(objects.slices_of_driver(name)) for name in NAMES},
         "drivers": set(objects.drivers_of_devices()),
-        "allocated": {n for n in NAMES if objects.is_allocated(DeviceId("d", "p", n))},
+        "allocated": {each.name for each in objects.allocated_of_driver("d")},
         "extended": objects.extended_resources,
         "attachments": {name: set(objects.attachments_on(name)) for name in NAMES},
     }

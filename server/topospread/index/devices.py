@@ -13,16 +13,20 @@ import numpy as np
 
 from topospread.checkpoints import checkpoint
 from topospread.index.objects import DriverDevices
-from topospread.kube.devices import DeviceId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from topospread.index.snapshot import Snapshot
     from topospread.kube.devices import ResourceSlice
+    from topospread.spread.topology import Slots
 
 MAX_PLACES: Final = 500_000
 """Pairs of a slice and a node that reaches it, for each driver."""
+
+_NONE: Final = -(1 << 63)
+"""Below all generations."""
 
 MAX_KEPT: Final = 100
 """Drivers whose devices are kept."""
@@ -41,85 +45,92 @@ def devices_of(snapshot: Snapshot, driver: str) -> DriverDevices:
 
 
 def _devices_of(snapshot: Snapshot, driver: str) -> DriverDevices:
-    slots = snapshot.alive.size
-    there, free = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
-    incomplete = np.zeros(slots, bool)
     pools: dict[str, list[ResourceSlice]] = {}
     for each in snapshot.objects.slices_of_driver(driver):
         pools.setdefault(each.pool, []).append(each)
+    taken: dict[str, set[str]] = {}
+    for device in snapshot.objects.allocated_of_driver(driver):
+        taken.setdefault(device.pool, set()).add(device.name)
+    found = _Counted(snapshot.alive.size)
     places, special = 0, ""
-    for pool in pools.values():
+    for name, pool in pools.items():
         special = _special(pool)
         if special:
             break
-        reached = _reached(snapshot, pool, MAX_PLACES - places)
-        if reached is None:
+        reached = [(each, _slots(snapshot, each)) for each in pool]
+        places += sum([slots.size for _, slots in reached])
+        if places > MAX_PLACES:
             special = f"more than {MAX_PLACES} slices on nodes"
             break
-        places += sum(map(len, reached.values()))
-        free_of = {each.name: _free(snapshot, each) for each in pool}
-        newest = max(each.generation for each in pool)
-        slices = Counter(each.generation for each in pool)
-        for slot, found in reached.items():
-            checkpoint()
-            generation = max(each.generation for each in found)
-            of_generation = [each for each in found if each.generation == generation]
-            size = of_generation[0].size
-            if len(of_generation) != size:
-                if generation < newest:
-                    continue
-                if slices[generation] != size:
-                    incomplete[slot] = True
-                    continue
-            there[slot] += sum([len(each.devices) for each in of_generation])
-            free[slot] += sum([free_of[each.name] for each in of_generation])
-    return DriverDevices(there, free, incomplete, special)
+        found.add(reached, taken.get(name, set()))
+    return DriverDevices(found.there, found.free, found.incomplete, special)
 
 
 def _special(pool: Sequence[ResourceSlice]) -> str:
     """What keeps a pool from being counted."""
     sizes: dict[int, int] = {}
-    names: set[tuple[int, str]] = set()
+    names: dict[int, set[str]] = {}
     for each in pool:
         checkpoint()
         if each.special:
             return each.special
         if sizes.setdefault(each.generation, each.size) != each.size:
             return "a pool of several sizes"
-        named = [(each.generation, device) for device in each.devices]
-        if len(names.union(named)) < len(names) + len(named):
+        known = names.setdefault(each.generation, set())
+        before = len(known)
+        known.update(each.devices)
+        if len(known) < before + len(each.devices):
             return "a device that is there twice"
-        names.update(named)
     return ""
 
 
-def _reached(
-    snapshot: Snapshot, pool: Iterable[ResourceSlice], most: int
-) -> dict[int, list[ResourceSlice]] | None:
-    """The slices of a pool by the slots of the nodes that reach them; None for more than `most`."""
-    found: dict[int, list[ResourceSlice]] = {}
-    for each in pool:
-        checkpoint()
-        slots = _slots(snapshot, each)
-        most -= len(slots)
-        if most < 0:
-            return None
-        for slot in slots:
-            found.setdefault(slot, []).append(each)
-    return found
+class _Counted:
+    """The devices of a driver, pool by pool; see DriverDevices."""
+
+    def __init__(self, slots: int) -> None:
+        self.there, self.free = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
+        self.incomplete = np.zeros(slots, bool)
+        # Of one pool: the newest generation that a node reaches, and slices of it.
+        self._newest = np.full(slots, _NONE, np.int64)
+        self._slices = np.zeros(slots, np.int64)
+
+    def add(self, reached: Sequence[tuple[ResourceSlice, Slots]], taken: AbstractSet[str]) -> None:
+        """Count a pool.
+
+        Args:
+            reached: its slices, with the slots of the nodes that reach them.
+            taken: names of the devices that claims have.
+        """
+        newest, slices = self._newest, self._slices
+        for each, slots in reached:
+            checkpoint()
+            newest[slots] = np.maximum(newest[slots], each.generation)
+        for each, slots in reached:
+            checkpoint()
+            slices[slots] += newest[slots] == each.generation
+        last = max(each.generation for each, _ in reached)
+        of_generation = Counter(each.generation for each, _ in reached)
+        for each, slots in reached:
+            checkpoint()
+            here = slots[newest[slots] == each.generation]
+            if each.generation < last or of_generation[each.generation] != each.size:
+                whole = slices[here] == each.size
+                if each.generation == last:
+                    self.incomplete[here[~whole]] = True
+                here = here[whole]
+            self.there[here] += len(each.devices)
+            self.free[here] += len(each.devices) - len(taken.intersection(each.devices))
+        for _, slots in reached:
+            newest[slots], slices[slots] = _NONE, 0
 
 
-def _slots(snapshot: Snapshot, part: ResourceSlice) -> Sequence[int]:
+def _slots(snapshot: Snapshot, part: ResourceSlice) -> Slots:
+    """The slots of the nodes that reach a slice."""
+    checkpoint()
     if part.node_name:
         slot = snapshot.slot(part.node_name)
-        return [slot] if slot >= 0 else []
+        return np.array([slot] if slot >= 0 else [], np.int32)
     if part.affinity is None and not part.all_nodes:
-        return []
+        return np.array([], np.int32)
     here = snapshot.selected(None if part.all_nodes else part.affinity) & snapshot.alive
-    slots: list[int] = np.flatnonzero(here).tolist()
-    return slots
-
-
-def _free(snapshot: Snapshot, part: ResourceSlice) -> int:
-    taken = snapshot.objects.is_allocated
-    return sum([not taken(DeviceId(part.driver, part.pool, name)) for name in part.devices])
+    return np.flatnonzero(here).astype(np.int32)

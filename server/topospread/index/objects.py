@@ -46,6 +46,7 @@ _Groups = PartedMap[str, dict[str, _V]]
 
 _Kept = PartedMap[str, ClusterValue]
 _Matching = Cache[Hashable, object]
+_Allocated = PartedMap[str, PartedMap[DeviceId, int]]
 _ByClaim = PartedMap[str, PersistentVolume | tuple[PersistentVolume, ...]]
 
 VOLUME: Final = PersistentVolume.__name__
@@ -117,7 +118,7 @@ class Objects:
         self._capacities: _Groups[CSIStorageCapacity] = PartedMap()
         self._attachments: _Groups[VolumeAttachment] = PartedMap()
         self._namespaces = SelectedNamespaces() if namespaces is None else namespaces
-        self._allocated: PartedMap[DeviceId, int] = PartedMap()
+        self._allocated: _Allocated = PartedMap()
         self._slices: _Groups[ResourceSlice] = PartedMap()
         self.devices: dict[str, tuple[NodeTable, DriverDevices]] = {}
         self.extended_resources: frozenset[str] = frozenset()
@@ -186,9 +187,9 @@ class Objects:
         """The drivers that have slices."""
         return (driver for driver, _ in self._slices)
 
-    def is_allocated(self, device: DeviceId) -> bool:
-        """Whether a claim has the device."""
-        return self._allocated.get(device) is not None
+    def allocated_of_driver(self, driver: str) -> Iterator[DeviceId]:
+        """The devices of a driver that claims have."""
+        return (device for device, _ in self._allocated.get(driver) or ())
 
     def namespace(self, name: str) -> Namespace | None:
         """A namespace."""
@@ -309,19 +310,23 @@ class Objects:
         return value
 
 
-def _allocated(
-    index: PartedMap[DeviceId, int], changes: Iterable[_Change]
-) -> PartedMap[DeviceId, int]:
-    """How many claims have a device; several only while a driver or a scheduler errs."""
-    counts: dict[DeviceId, int] = {}
+def _allocated(index: _Allocated, changes: Iterable[_Change]) -> _Allocated:
+    """By driver, how many claims have a device; several only while a driver or scheduler errs."""
+    counts: dict[str, dict[DeviceId, int]] = {}
     for pair in changes:
         for sign, claim in zip((-1, 1), pair, strict=True):
             if not isinstance(claim, ResourceClaim) or claim.allocation is None:
                 continue
             for device in claim.allocation.devices:
-                known = counts[device] if device in counts else index.get(device) or 0
-                counts[device] = known + sign
-    return index.changed({device: count or None for device, count in counts.items()})
+                here = counts.setdefault(device.driver, {})
+                here[device] = here.get(device, 0) + sign
+    made: dict[str, PartedMap[DeviceId, int] | None] = {}
+    for driver, deltas in counts.items():
+        known = index.get(driver) or PartedMap[DeviceId, int]()
+        rows = {device: (known.get(device) or 0) + delta for device, delta in deltas.items()}
+        changed = known.changed({device: count or None for device, count in rows.items()})
+        made[driver] = changed if len(changed) else None
+    return index.changed(made)
 
 
 def _extended_resources(classes: Iterable[ClusterValue]) -> frozenset[str]:
