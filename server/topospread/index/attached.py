@@ -20,6 +20,7 @@ from topospread.kube.volumes import NO_PROVISIONER, CSINode, PersistentVolume, S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from topospread.index.holdings import Holdings
     from topospread.index.nodes import NodeTable
@@ -92,14 +93,12 @@ class _SlotVolumes(NamedTuple):
     Attributes:
         counts: volumes by driver.
         drivers: of the node.
-        hashes: of the volumes that its pods have.
         loose: names of the volumes that do not name a claim of its pods in turn: their changes are
             to be looked for by name.
     """
 
     counts: Mapping[str, int]
     drivers: CSINode | None
-    hashes: tuple[int, ...]
     loose: frozenset[str]
 
 
@@ -138,14 +137,10 @@ class VolumeTable:
         found: Bools = self._column("migrated", plugin) > 0
         return found
 
-    def pods_have(self, slot: int, volume: CountedVolume) -> bool:
-        """Whether a pod on the slot has a volume already."""
-        row = self.rows[slot]
-        if hash(volume) not in row.hashes:
-            return False
-        in_tree = row.drivers is not None
-        pods = _of_pods(self.objects, self.holdings, slot, in_tree=in_tree)
-        return volume in pods.volumes
+    def of_pods_on(self, slot: int) -> AbstractSet[CountedVolume]:
+        """The volumes that pods on the slot have."""
+        in_tree = self.rows[slot].drivers is not None
+        return _of_pods(self.objects, self.holdings, slot, in_tree=in_tree).volumes
 
     def is_of(self, nodes: NodeTable, holdings: Holdings, objects: Objects) -> bool:
         """Whether it is of the snapshot that has these."""
@@ -183,10 +178,10 @@ def _taken(row: _SlotVolumes, driver: str) -> int:
 
 
 def _limit(row: _SlotVolumes, driver: str) -> int:
-    for name, count in () if row.drivers is None else row.drivers.drivers:
-        if name == driver:
-            return NO_LIMIT if count is None else count
-    return NOT_INSTALLED
+    if row.drivers is None or driver not in row.drivers.limits:
+        return NOT_INSTALLED
+    count = row.drivers.limits[driver]
+    return NO_LIMIT if count is None else count
 
 
 def _migrated(row: _SlotVolumes, plugin: str) -> int:
@@ -204,7 +199,7 @@ _COLUMNS: Final[Mapping[str, Callable[[_SlotVolumes, str], int]]] = {
     "drivers": _has_drivers,
 }
 
-_EMPTY: Final = _SlotVolumes({}, None, (), frozenset())
+_EMPTY: Final = _SlotVolumes({}, None, frozenset())
 
 
 def _table(
@@ -281,8 +276,7 @@ def _row(table: VolumeTable, slot: int) -> _SlotVolumes:
         if volume is not None and volume.driver and not volume.in_tree and attachment.attacher:
             found.add((attachment.attacher, volume.handle))
     counts = Counter(driver for driver, _ in found)
-    hashes = tuple(sorted(map(hash, pods.volumes)))
-    return _SlotVolumes(counts, drivers, hashes, frozenset(loose))
+    return _SlotVolumes(counts, drivers, frozenset(loose))
 
 
 class _OfPods(NamedTuple):
@@ -303,6 +297,7 @@ def _of_pods(objects: Objects, holdings: Holdings, slot: int, *, in_tree: bool) 
     """What pods on a slot have by their claims or themselves; in-tree volumes if they count."""
     found = _OfPods(set(), set(), set())
     for thing in holdings.on(slot):
+        checkpoint()
         counted = None
         if isinstance(thing, str):
             claim = objects.claim_by_key(thing)

@@ -16,7 +16,6 @@ from topospread.index.objects import DriverDevices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from collections.abc import Set as AbstractSet
 
     from topospread.index.snapshot import Snapshot
     from topospread.kube.devices import ResourceSlice
@@ -94,7 +93,7 @@ class _Counted:
         self._newest = np.full(slots, _NONE, np.int64)
         self._slices = np.zeros(slots, np.int64)
 
-    def add(self, reached: Sequence[tuple[ResourceSlice, Slots]], taken: AbstractSet[str]) -> None:
+    def add(self, reached: Sequence[tuple[ResourceSlice, Slots]], taken: set[str]) -> None:
         """Count a pool.
 
         Args:

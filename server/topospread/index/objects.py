@@ -348,29 +348,25 @@ def _several(
 
 def _by_claim(index: _ByClaim, changes: Iterable[_Change]) -> _ByClaim:
     """The volumes by the claim that they name; one for most, so that it stands alone."""
-    groups: dict[str, list[PersistentVolume]] = {}
+    groups: dict[str, dict[str, PersistentVolume]] = {}
     for pair in changes:
         for position, volume in enumerate(pair):
             if not isinstance(volume, PersistentVolume) or volume.claim is None:
                 continue
             key = volume.claim.key
             if key not in groups:
-                groups[key] = list(_several(index.get(key)))
-            groups[key] = [each for each in groups[key] if each.name != volume.name]
+                groups[key] = {each.name: each for each in _several(index.get(key))}
+            groups[key].pop(volume.name, None)
             if position:
-                groups[key].append(volume)
-    return index.changed(
-        {
-            found[0].claim.key if found and found[0].claim else key: (
-                None if not found else found[0] if len(found) == 1 else tuple(_by_name(found))
-            )
-            for key, found in groups.items()
-        }
-    )
-
-
-def _by_name(volumes: Iterable[PersistentVolume]) -> list[PersistentVolume]:
-    return sorted(volumes, key=lambda each: each.name)
+                groups[key][volume.name] = volume
+    rows: dict[str, PersistentVolume | tuple[PersistentVolume, ...] | None] = {}
+    for key, found in groups.items():
+        volumes = sorted(found.values(), key=lambda each: each.name)
+        first = volumes[0].claim if volumes else None
+        # The string of the volume's own.
+        own = key if first is None else first.key
+        rows[own] = None if not volumes else volumes[0] if len(volumes) == 1 else tuple(volumes)
+    return index.changed(rows)
 
 
 def _regrouped(

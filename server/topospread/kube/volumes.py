@@ -7,12 +7,14 @@ a claim shares its reference with the volume that has it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from topospread.kube.devices import DeviceValue
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from topospread.kube.objects import LabelSelector, NodeRequirements
 
 IMMEDIATE: Final = "Immediate"
@@ -260,11 +262,17 @@ class CSINode:
     Attributes:
         drivers: (name, volumes at most), None where no limit is known.
         migrated_plugins: in-tree plugins whose volumes count for their CSI driver.
+        limits: the drivers by name, of one that is there twice the first.
     """
 
     name: str
     drivers: tuple[tuple[str, int | None], ...] = ()
     migrated_plugins: frozenset[str] = frozenset()
+    limits: Mapping[str, int | None] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Look at the drivers once: there may be many, and as many are asked for."""
+        object.__setattr__(self, "limits", dict(reversed(self.drivers)))
 
 
 @dataclass(frozen=True, slots=True)

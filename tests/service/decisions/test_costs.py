@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import sys
 
 import numpy as np
 import pytest
 
+from tests.counting import lines
 from topospread.index.builder import Builder
 from topospread.index.changes import NodeChange
 from topospread.index.nodes import NodeTable
@@ -46,24 +46,6 @@ def _nodes() -> list[Node]:
         )
         for i in range(NODES)
     ]
-
-
-def lines(work: object) -> int:
-    """Lines of Python that a piece of work runs, the same on every machine."""
-    ran = 0
-
-    def count(frame: object, event: str, arg: object) -> object:
-        nonlocal ran
-        ran += event == "line"
-        return count
-
-    before = sys.gettrace()
-    sys.settrace(count)  # type: ignore[arg-type]
-    try:
-        work()  # type: ignore[operator]
-    finally:
-        sys.settrace(before)
-    return ran
 
 
 def _agrees(requirements: NodeRequirements) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.service.decisions.test_costs import lines
+from tests.counting import lines
 from topospread.index.builder import Builder
 from topospread.index.changes import NodeChange, PodChange, PodRow
 from topospread.kube.affinity import compile_requirements

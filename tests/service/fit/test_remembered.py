@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.service.decisions.test_costs import lines
+from tests.counting import lines
 from topospread.index.builder import Builder
 from topospread.index.changes import NodeChange, ObjectChange
 from topospread.index.objects import NO_OBJECTS

@@ -5,11 +5,11 @@ A claim that is missing, or another pod's, counts nothing here: VolumeBinding ha
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.checkpoints import checkpoint
 from topospread.index.attached import (
     NOT_INSTALLED,
     CountedVolume,
@@ -76,12 +76,16 @@ def _volumes(asked: FitQuestion) -> Mapping[CountedVolume, Bools]:
     claims = [each.claim for each in claims_of(asked) if each.claim is not None]
     found += [volume_of_claim(snapshot.objects, claim) for claim in claims]
     counted: dict[CountedVolume, Bools] = {}
+    with_drivers: Bools | None = None
     for volume in found:
         if volume is None:
             continue
+        checkpoint()
         where = snapshot.alive
         if volume.plugin:
-            where = snapshot.volumes.with_drivers()
+            if with_drivers is None:
+                with_drivers = snapshot.volumes.with_drivers()
+            where = with_drivers
         same = volume._replace(plugin="")
         counted[same] = counted[same] | where if same in counted else where
     return counted
@@ -96,10 +100,12 @@ def _missing(
         return
     by_driver: dict[str, Bools] = {}
     for volume, where in volumes.items():
+        checkpoint()
         known = by_driver.get(volume.driver)
         by_driver[volume.driver] = where if known is None else known | where
     for name, where in sorted(by_driver.items()):
         driver = snapshot.objects.csi_driver(name)
+        checkpoint()
         if driver is not None and driver.prevents_scheduling_if_missing:
             limits = snapshot.volumes.limits(name)
             yield name, where & (limits == NOT_INSTALLED)
@@ -109,20 +115,23 @@ def _full(asked: FitQuestion, volumes: Mapping[CountedVolume, Bools]) -> Bools:
     """[slots] nodes that take fewer volumes of a driver than they would have with the pod."""
     snapshot, table = asked.snapshot, asked.snapshot.volumes
     full = np.zeros_like(snapshot.alive)
-    for driver in {volume.driver for volume in volumes}:
+    by_driver: dict[str, dict[CountedVolume, Bools]] = {}
+    for volume, where in volumes.items():
+        by_driver.setdefault(volume.driver, {})[volume] = where
+    for driver, wanted in by_driver.items():
         limits = table.limits(driver)
         taken = table.taken(driver)
         new = np.zeros_like(taken)
-        for volume, where in volumes.items():
-            if volume.driver == driver:
-                new += where
+        for where in wanted.values():
+            checkpoint()
+            new += where
         over = (limits != NOT_INSTALLED) & (new > 0) & (taken + new > limits)
+        # Of a volume that a pod there has, there is no other; nodes that have room are not asked.
         for slot in np.flatnonzero(over & ~full).tolist():
-            there = Counter(
-                table.pods_have(slot, volume)
-                for volume, where in volumes.items()
-                if volume.driver == driver and where[slot]
-            )
-            left = there[False]
+            there = table.of_pods_on(slot)
+            left = 0
+            for volume, where in wanted.items():
+                checkpoint()
+                left += bool(where[slot]) and volume not in there
             full[slot] = left > 0 and taken[slot] + left > limits[slot]
     return full

@@ -6,30 +6,33 @@ volume binder.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from bisect import bisect_left
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from topospread.checkpoints import checkpoint
-from topospread.kube.selectors import IN, SelectorError, compile_selector
-from topospread.kube.volumes import AVAILABLE
+from topospread.kube.selectors import SelectorError, compile_selector
+from topospread.service.fit.volume_places import AlikeNodes, Place, any_reaches, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from topospread.index.nodes import NodeTable
     from topospread.index.snapshot import Snapshot
-    from topospread.kube.objects import NodeRequirements
-    from topospread.kube.selectors import Selector
     from topospread.kube.volumes import PersistentVolume, PersistentVolumeClaim
     from topospread.spread.topology import Bools
 
 FILESYSTEM: Final = "Filesystem"
 
+FEW: Final = 16
+"""Traits of volumes of which a claim remembers whether they suit it: many volumes share them."""
+
 
 def unmatched(
     snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim], nodes: Bools
-) -> Sequence[Bools]:
+) -> Iterator[Bools]:
     """Where claims find no volume, if the pod comes there.
 
     Args:
@@ -38,82 +41,179 @@ def unmatched(
         nodes: [slots] that are looked at.
 
     Returns:
-        [claims] [slots] nodes among these where the claim finds none.
+        For each claim, [slots] nodes among these where it finds none.
     """
-    candidates = [_candidates(snapshot, claim) for claim in claims]
-    if len(claims) == 1 or sum(bool(each.places) for each in candidates) <= 1:
-        return [nodes & ~each.reached(snapshot) for each in candidates]
-    return _one_each(snapshot, [each.places for each in candidates], nodes)
+    known: dict[str, _Volumes] = {}
+    candidates = [_candidates(snapshot, claim, known) for claim in claims]
+    if sum(each.any for each in candidates) <= 1:
+        return (nodes & ~each.reached(snapshot) for each in candidates)
+    return _one_each(snapshot, candidates, nodes)
 
 
-def _candidates(snapshot: Snapshot, claim: PersistentVolumeClaim) -> _Candidates:
+# ------------------------------ the volumes that claims may have
+
+
+class _Volumes:
+    """Volumes that claims may have, those that are chosen first first.
+
+    Attributes:
+        of_class: what they were chosen from; None for a volume that is kept for a claim.
+        ordered: the volumes.
+        by_place: where they are, as positions among these.
+    """
+
+    def __init__(
+        self,
+        volumes: Iterable[PersistentVolume],
+        of_class: Mapping[str, PersistentVolume] | None = None,
+    ) -> None:
+        self.of_class = of_class
+        # Smaller volumes are taken first.
+        self.ordered = sorted(volumes, key=lambda each: (each.capacity, each.name))
+        self.by_place: dict[Place, list[int]] = {}
+        known: dict[int, list[int]] = {}
+        for position, volume in enumerate(self.ordered):
+            # Equal affinities are mostly one object, whose hash need not be worked out each time.
+            affinity = volume.traits.affinity
+            here = known.get(id(affinity))
+            if here is None:
+                checkpoint()
+                here = known[id(affinity)] = self.by_place.setdefault(place_of(affinity), [])
+            here.append(position)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about, without the volumes."""
+        return 1000 + 100 * len(self.ordered) + 400 * len(self.by_place)
+
+
+class _Candidates:
+    """The volumes that suit a claim; like claims share them while their class has the same ones.
+
+    Args:
+        volumes: to choose from.
+        claim: that wants one; None where the volume is kept for it.
+    """
+
+    __slots__ = ("_claim", "_known", "_modes", "_reached", "_selector", "any", "first", "volumes")
+
+    def __init__(self, volumes: _Volumes, claim: PersistentVolumeClaim | None = None) -> None:
+        self.volumes = volumes
+        self._claim = claim
+        self._known: dict[int, bool] = {}
+        self._reached: tuple[NodeTable, Bools] | None = None
+        self.first = 0
+        if claim is not None:
+            self._modes = frozenset(claim.access_modes)
+            self._selector = None if claim.selector is None else compile_selector(claim.selector)
+            size = claim.request
+            self.first = bisect_left(volumes.ordered, size, key=lambda each: each.capacity)
+        self.any = self.next(range(len(volumes.ordered)), self.first) is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about, without the volumes and what is reached."""
+        return 3000 + (0 if self._claim is None or not self._selector else self._selector.nbytes)
+
+    def suits(self, volume: PersistentVolume) -> bool:
+        """Whether the claim may have a volume."""
+        if self._claim is None:
+            return True
+        traits = volume.traits
+        suits = self._known.get(id(traits))
+        if suits is None:
+            suits = (
+                _suits(self._claim, volume)
+                and self._modes.issubset(traits.access_modes)
+                and (self._selector is None or self._selector.matches(dict(traits.labels)))
+            )
+            if len(self._known) < FEW:
+                self._known[id(traits)] = suits
+        return suits
+
+    def next(self, positions: Sequence[int], start: int = 0) -> int | None:
+        """Where the first position of a volume that suits is, from `start` on; None without any."""
+        for at in range(start, len(positions)):
+            checkpoint()
+            if self.suits(self.volumes.ordered[positions[at]]):
+                return at
+        return None
+
+    def reached(self, snapshot: Snapshot) -> Bools:
+        """[slots] nodes that reach a volume that suits; worked out once for a node table."""
+        known = self._reached
+        if known is None or known[0] is not snapshot.nodes:
+            by_place = self.volumes.by_place.items() if self.any else ()
+            places = [
+                place
+                for place, positions in by_place
+                if self.next(positions, bisect_left(positions, self.first)) is not None
+            ]
+            known = self._reached = (snapshot.nodes, any_reaches(snapshot, places))
+        return known[1]
+
+
+def _candidates(
+    snapshot: Snapshot, claim: PersistentVolumeClaim, known: dict[str, _Volumes]
+) -> _Candidates:
     """Volumes that a claim may have; a volume that is kept for it is the only one.
 
     Each node that does not reach it has none, whatever else is there.
     """
+    checkpoint()
     named = claim.storage_class or ""
-    kept = [
-        volume
-        for volume in snapshot.objects.volume_for_claim(claim.namespace, claim.name)
-        if volume.claim is not None
-        and volume.claim.uid in ("", claim.uid)
-        and volume.storage_class == named
-        and _suits(claim, volume)
-    ]
-    return _Candidates(kept[:1]) if kept else _available(snapshot, claim)
+    for volume in snapshot.objects.volume_for_claim(claim.namespace, claim.name):
+        checkpoint()
+        if (
+            volume.claim is not None
+            and volume.claim.uid in ("", claim.uid)
+            and volume.storage_class == named
+            and _suits(claim, volume)
+        ):
+            # A pod may name the claim twice.
+            key = f"{volume.name}/"
+            return _Candidates(known.setdefault(key, _Volumes([volume])))
+    return _available(snapshot, claim, known)
 
 
-def _available(snapshot: Snapshot, claim: PersistentVolumeClaim) -> _Candidates:
+def _available(
+    snapshot: Snapshot, claim: PersistentVolumeClaim, known: dict[str, _Volumes]
+) -> _Candidates:
     """Of the class; the same ones for like claims while its volumes are the same."""
-    kept, volumes = snapshot.objects.matching, snapshot.objects.volumes_of_class
-    of_class = volumes(claim.storage_class or "")
+    named, kept = claim.storage_class or "", snapshot.objects.matching
+    of_class = snapshot.objects.volumes_of_class(named)
     if not of_class:
-        return _Candidates(())
+        return _Candidates(known.setdefault("/", _Volumes(())))
     key = (
-        claim.storage_class or "",
+        named,
         claim.request,
         frozenset(claim.access_modes),
         claim.volume_mode or FILESYSTEM,
         claim.attributes_class or "",
         claim.selector,
     )
-    known = kept.get(key)
-    if isinstance(known, _Candidates) and known.of_class is of_class:
-        return known
-    selector = None
-    if claim.selector is not None:
-        try:
-            selector = compile_selector(claim.selector)
-        except SelectorError:
-            return _Candidates(())
-    free = list(_free(of_class.values(), claim, selector))
-    found = _Candidates(sorted(free, key=_rank), of_class)
-    size = 1000 + 80 * len(of_class) + 16 * len(free) + 400 * len(found.places)
-    size += snapshot.nodes.capacity + (0 if selector is None else selector.nbytes)
-    kept.put(key, found, size)
+    found = kept.get(key)
+    if isinstance(found, _Candidates) and found.volumes.of_class is of_class:
+        known.setdefault(named, found.volumes)
+        return found
+    volumes = known.get(named)
+    if volumes is None:
+        last = kept.get(named)
+        same = isinstance(last, _Volumes) and last.of_class is of_class
+        volumes = last if isinstance(last, _Volumes) and same else _free(of_class)
+        known[named] = volumes
+        kept.put(named, volumes, 0, ((volumes, volumes.nbytes),))
+    try:
+        found = _Candidates(volumes, claim)
+    except SelectorError:
+        return _Candidates(known.setdefault("/", _Volumes(())))
+    size = found.nbytes + snapshot.nodes.capacity
+    kept.put(key, found, size, ((volumes, volumes.nbytes),))
     return found
 
 
-def _free(
-    volumes: Iterable[PersistentVolume], claim: PersistentVolumeClaim, selector: Selector | None
-) -> Iterator[PersistentVolume]:
-    modes, suiting = set(claim.access_modes), dict[int, bool]()
-    for volume in volumes:
-        checkpoint()
-        if volume.claim is not None:
-            continue
-        traits = volume.traits
-        # Many volumes share them.
-        suits = suiting.get(id(traits))
-        if suits is None:
-            suits = suiting[id(traits)] = (
-                traits.phase == AVAILABLE
-                and _suits(claim, volume)
-                and modes.issubset(traits.access_modes)
-                and (selector is None or selector.matches(dict(traits.labels)))
-            )
-        if suits:
-            yield volume
+def _free(of_class: Mapping[str, PersistentVolume]) -> _Volumes:
+    return _Volumes([each for each in of_class.values() if each.claim is None], of_class)
 
 
 def _suits(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
@@ -126,141 +226,44 @@ def _suits(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
     )
 
 
-class _Place(NamedTuple):
-    """Nodes that reach a volume: those with a value of a label, as a local volume's, or others."""
-
-    key: str
-    value: str
-    affinity: NodeRequirements | None = None
+# ------------------------------ one for each
 
 
-_EVERYWHERE: Final = _Place("", "")
-_ByPlace = dict[_Place, list["PersistentVolume"]]
-
-
-def _by_place(volumes: Iterable[PersistentVolume]) -> _ByPlace:
-    known: dict[int, list[PersistentVolume]] = {}
-    found: _ByPlace = {}
-    for volume in volumes:
-        # Equal affinities are mostly one object, whose hash need not be worked out each time.
-        affinity = volume.traits.affinity
-        here = known.get(id(affinity))
-        if here is None:
-            checkpoint()
-            here = known[id(affinity)] = found.setdefault(_place(affinity), [])
-        here.append(volume)
-    return found
-
-
-def _place(affinity: NodeRequirements | None) -> _Place:
-    if affinity is None:
-        return _EVERYWHERE
-    if not affinity.node_selector and affinity.terms and len(affinity.terms) == 1:
-        (term,) = affinity.terms
-        if not term.match_fields and len(term.match_expressions) == 1:
-            (condition,) = term.match_expressions
-            if condition.operator == IN and len(condition.values) == 1:
-                return _Place(condition.key, condition.values[0])
-    return _Place("", "", affinity)
-
-
-def _values(places: Iterable[_Place]) -> dict[str, list[str]]:
-    """Label values of places by label key; there may be thousands."""
-    found: dict[str, list[str]] = {}
-    for place in places:
-        if place.key:
-            found.setdefault(place.key, []).append(place.value)
-    return found
-
-
-def _reaching(snapshot: Snapshot, place: _Place) -> Bools:
-    """[slots] the nodes of a place that is no value of a label."""
-    return snapshot.selected(place.affinity)
-
-
-def _any_reaches(snapshot: Snapshot, places: _ByPlace) -> Bools:
-    """[slots] nodes of any of the places."""
-    found = np.zeros_like(snapshot.alive)
-    for key, values in _values(places).items():
-        found |= snapshot.domains(key).having(values)
-    for place in places:
-        if not place.key:
-            checkpoint()
-            found |= _reaching(snapshot, place)
-    return found
-
-
-class _Candidates:
-    """Volumes that a claim may have.
-
-    Attributes:
-        of_class: the volumes that they were chosen from; None for a volume that is kept.
-        places: where they are, the best of each place first.
-    """
-
-    __slots__ = ("_reached", "of_class", "places")
-
-    def __init__(
-        self,
-        volumes: Iterable[PersistentVolume],
-        of_class: Mapping[str, PersistentVolume] | None = None,
-    ) -> None:
-        """Volumes, the best first."""
-        self.of_class = of_class
-        self.places = _by_place(volumes)
-        self._reached: tuple[NodeTable, Bools] | None = None
-
-    def reached(self, snapshot: Snapshot) -> Bools:
-        """[slots] nodes that reach any of them; worked out once for a node table."""
-        known = self._reached
-        if known is None or known[0] is not snapshot.nodes:
-            known = self._reached = (snapshot.nodes, _any_reaches(snapshot, self.places))
-        return known[1]
-
-
-def _one_each(snapshot: Snapshot, by_place: Sequence[_ByPlace], nodes: Bools) -> Sequence[Bools]:
+def _one_each(
+    snapshot: Snapshot, candidates: Sequence[_Candidates], nodes: Bools
+) -> Iterator[Bools]:
     """Each claim takes a volume of its own; nodes that reach the same volumes are alike."""
-    places = dict.fromkeys(place for volumes in by_place for place in volumes)
+    every = {id(each.volumes): each.volumes for each in candidates}
+    places = dict.fromkeys(place for each in every.values() for place in each.by_place)
+    numbers = {place: number for number, place in enumerate(places)}
+    by_number = {
+        key: {numbers[place]: positions for place, positions in volumes.by_place.items()}
+        for key, volumes in every.items()
+    }
     slots = np.flatnonzero(nodes)
-    reached: dict[int, list[_Place]] = {slot: [] for slot in slots.tolist()}
-    for key in _values(places):
-        domains = snapshot.domains(key)
-        for slot, number in zip(slots.tolist(), domains.ids[slots].tolist(), strict=True):
-            place = _Place(key, domains.values[number] if number >= 0 else "")
-            if number >= 0 and place in places:
-                reached[slot].append(place)
-    for place in places:
-        if not place.key:
+    alike = AlikeNodes(snapshot, list(places), slots)
+    # A byte for each claim and each group.
+    missed = [bytearray(len(alike.first)) for _ in candidates]
+    for group in range(len(alike.first)):
+        here = list(alike.places(group))
+        left = {
+            key: sorted(chain.from_iterable(found.get(number, ()) for number in here))
+            for key, found in by_number.items()
+        }
+        for position, each in enumerate(candidates):
             checkpoint()
-            for slot in np.flatnonzero(_reaching(snapshot, place) & nodes).tolist():
-                reached[slot].append(place)
-    alike: dict[tuple[_Place, ...], list[int]] = {}
-    for slot, here in reached.items():
-        alike.setdefault(tuple(here), []).append(slot)
-    without = [np.zeros_like(nodes) for _ in by_place]
-    for shared, same in alike.items():
-        checkpoint()
-        for position in _left_out(by_place, shared):
-            without[position][same] = True
-    return without
+            if not _takes_one(each, left[id(each.volumes)]):
+                missed[position][group] = True
+    for row in missed:
+        without = np.zeros_like(nodes)
+        without[slots] = np.frombuffer(row, np.bool_)[alike.ids]
+        yield without
 
 
-def _left_out(candidates: Sequence[_ByPlace], places: Sequence[_Place]) -> Iterator[int]:
-    """The claims that get no volume on a node of these places."""
-    taken: set[str] = set()
-    for position, volumes in enumerate(candidates):
-        best: PersistentVolume | None = None
-        for place in places:
-            free = (each for each in volumes.get(place, ()) if each.name not in taken)
-            first = next(free, None)
-            if first is not None and (best is None or _rank(first) < _rank(best)):
-                best = first
-        if best is None:
-            yield position
-        else:
-            taken.add(best.name)
-
-
-def _rank(volume: PersistentVolume) -> tuple[int, str]:
-    """Smaller volumes are taken first."""
-    return volume.capacity, volume.name
+def _takes_one(claim: _Candidates, left: list[int]) -> bool:
+    """Whether a claim finds a volume among those that are left, which it takes."""
+    at = claim.next(left, bisect_left(left, claim.first)) if claim.any and left else None
+    if at is None:
+        return False
+    del left[at]
+    return True
