@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from topospread.checkpoints import checkpoint
 from topospread.kube.workloads import STATEFUL_SET
 from topospread.service.ranking.request import STRATEGY_NUMBERS
 from topospread.spread.deletion import Strategy, job_order, rank, ranking_of, stateful_set_order
@@ -129,6 +130,7 @@ def add_pods(
 
     deletions = len(ranking.skews)
     for position, skews in zip(ranking.order, ranking.skews.tolist(), strict=False):
+        checkpoint()
         response.pods.append(ranked(position))
         response.pods[-1].skews.extend(skews)
     others = [each for each in ranking.order[deletions:] if each in possible.possible]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from topospread.checkpoints import CooperativeYield
+from topospread.checkpoints import CooperativeYield, checkpoint
 from topospread.codec.pods import node_from_proto
 from topospread.codec.stored_pods import EncodedPod, StoredPodReader, pod_of
 from topospread.errors import CorruptValue
@@ -298,6 +298,7 @@ def _ranked_constraint(
     limits: Iterable[str],
     skews: tuple[int, int],
 ) -> deletion_order_pb2.RankedConstraint:
+    checkpoint()
     counts = domain_counts(spread)
     fullest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return deletion_order_pb2.RankedConstraint(
@@ -328,6 +329,7 @@ def _asked(
 def _spread(
     kept: Constraint, pods: Sequence[DeletionCandidate], nodes: NodeTable, limits: frozenset[str]
 ) -> DeletionConstraint:
+    checkpoint()
     column = nodes.domains(kept.topology_key)
     mask = nodes.mask(kept.eligibility)
     present = nodes.membership(kept.eligibility, kept.topology_key).present.tolist()

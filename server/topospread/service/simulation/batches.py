@@ -92,7 +92,7 @@ class BatchBuilder:
         uid = shaped.uid if names == [shaped.name] else ""
         rules = self._engine.rules_of(ShapedPod(shape, "", uid), question.decision, version)
         numbered = () if shaped.name else _numbered(shape, numbers)
-        recreated = isinstance(given.pod, PodRef) and given.pod in question.removed
+        recreated = isinstance(given.pod, PodRef) and given.pod in question.gone
         return PodBatch(
             numbered[0] if numbered else shape,
             rules,
@@ -111,12 +111,12 @@ class BatchBuilder:
         reference = given.pod
         pod = object_from_stored(self._engine.stored(question.decision.cluster, reference)).pod
         ended = pod.status.phase in TERMINAL_PHASES
-        if (ended or pod.spec.node_name) and reference not in question.removed:
+        if (ended or pod.spec.node_name) and reference not in question.gone:
             there = f"has ended ({pod.status.phase})" if ended else f"runs on {pod.spec.node_name}"
             text = f"it {there}: delete it in the same request to {'make' if ended else 'move'} it"
             wrong.append(invalid(given.path, f"{reference.namespace}/{reference.name}", text))
             return None
-        if reference in question.removed:
+        if reference in question.gone:
             pod.ClearField("status")
         pod.spec.node_name = ""  # it may go elsewhere
         return pod.SerializeToString()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,6 +27,7 @@ from topospread_proto.v1 import scenario_pb2 as detail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from topospread.kube.objects import Pod, SpreadConstraint
     from topospread.kube.violations import Problems
@@ -70,6 +72,7 @@ class SimulationQuestion:
         groups: nodes that join, or that may join where the fewest are looked for.
         added: to the state: those of `message`, in its order.
         removed: pods of the state.
+        gone: the same, to look up: there may be thousands, of pods that are asked about, too.
     """
 
     message: pb.SimulateRequest
@@ -79,6 +82,7 @@ class SimulationQuestion:
     groups: Sequence[NodeGroup]
     added: Sequence[GivenPod]
     removed: Sequence[PodRef]
+    gone: AbstractSet[PodRef]
 
     @property
     def changes(self) -> detail.SupposedChanges:
@@ -126,7 +130,7 @@ def checked(
         _check_change(change, f"{CHANGES}.constraintChanges[{number}]", wrong)
     wrong.raise_all()
     fit = fit or Fit.ALL
-    return SimulationQuestion(request, decision, fit, pods, groups, added, removed)
+    return SimulationQuestion(request, decision, fit, pods, groups, added, removed, {*removed})
 
 
 def _pods(asked: Iterable[detail.PodsToPlace], wrong: Problems) -> list[GivenPod]:
@@ -227,6 +231,7 @@ def changed_constraints(
     """
     constraints = list(pod.constraints)
     for number, change in enumerate(changes):
+        checkpoint()
         for position, constraint in enumerate(constraints):
             if _concerns(change.match, constraint):
                 constraints[position] = _changed(change, constraint)
@@ -279,19 +284,23 @@ class NodeGroup:
     variants: Sequence[Mapping[str, str]] = ()
 
 
-def expand_group(group: NodeGroup, count: int, is_taken: Callable[[str], bool]) -> list[Node]:
+def expand_group(
+    group: NodeGroup,
+    count: int,
+    is_taken: Callable[[str], bool],
+    numbers: Iterator[int] | None = None,
+) -> list[Node]:
     """The first nodes of a group.
 
     Each has a name of its own, and that as its hostname label, whatever the template's, and in
-    each other label that holds the template's name: two nodes never share a host.
+    each other label that holds the template's name: two nodes never share a host. Names go on with
+    the next of the numbers, which groups that begin alike share.
     """
-    begin = group.template.name or group.name or UNNAMED
+    begin, numbers = _begin(group), numbers or itertools.count()
     found: list[Node] = []
-    number = 0
     while len(found) < count:
         checkpoint()
-        name = f"{begin}-{number}"
-        number += 1
+        name = f"{begin}-{next(numbers)}"
         if is_taken(name):
             continue
         varied = group.variants[len(found) % len(group.variants)] if group.variants else {}
@@ -300,14 +309,21 @@ def expand_group(group: NodeGroup, count: int, is_taken: Callable[[str], bool]) 
     return found
 
 
+def _begin(group: NodeGroup) -> str:
+    """What the names of its nodes begin with."""
+    return group.template.name or group.name or UNNAMED
+
+
 def expand_groups(
     groups: Sequence[NodeGroup], counts: Sequence[int], is_known: Callable[[str], bool]
 ) -> list[list[Node]]:
     """The nodes of each group, all under names that differ."""
     names: set[str] = set()
+    numbers: dict[str, Iterator[int]] = {}
     nodes: list[list[Node]] = []
     for group, count in zip(groups, counts, strict=True):
-        here = expand_group(group, count, lambda name: name in names or is_known(name))
+        own = numbers.setdefault(_begin(group), itertools.count())
+        here = expand_group(group, count, lambda name: name in names or is_known(name), own)
         names.update(node.name for node in here)
         nodes.append(here)
     return nodes

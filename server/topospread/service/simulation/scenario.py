@@ -248,13 +248,15 @@ class ScenarioBuilder:
 
     def _removed(self, question: SimulationQuestion, wrong: list[FieldViolation]) -> list[PodDelta]:
         moves: list[PodDelta] = []
+        known: set[PodRef] = set()
         for number, reference in enumerate(question.removed):
             checkpoint()
             path = f"{CHANGES}.deletePods[{number}]"
             name = f"{reference.namespace}/{reference.name}"
-            if reference in question.removed[:number]:
+            if reference in known:
                 wrong.append(duplicate(path, name))
                 continue
+            known.add(reference)
             key = Key(Kind.POD, reference.namespace, reference.name)
             stored = get_one(self._store, question.decision.cluster, key)
             if stored is None or reference.uid not in ("", stored.uid):
@@ -304,7 +306,7 @@ class ScenarioBuilder:
         return moves
 
     def _is_there(self, question: SimulationQuestion, reference: PodRef) -> bool:
-        if reference in question.removed:
+        if reference in question.gone:
             return False
         key = Key(Kind.POD, reference.namespace, reference.name)
         stored = get_one(self._store, question.decision.cluster, key)
