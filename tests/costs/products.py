@@ -15,6 +15,7 @@ from topospread_proto.v1 import (
     common_pb2,
     decision_service_pb2,
     planner_service_pb2,
+    scenario_pb2,
 )
 
 if TYPE_CHECKING:
@@ -116,9 +117,13 @@ def explain(make: Callable[[int], Json]) -> tuple[str, Callable[[int], Message]]
     return "ExplainPod", lambda size: decision_service_pb2.ExplainPodRequest(pod=source(make(size)))
 
 
+def to_place(manifest: Json) -> scenario_pb2.PodsToPlace:
+    return scenario_pb2.PodsToPlace(pod=source(manifest), replicas=1)
+
+
 def simulate(make: Callable[[int], Iterable[Json]]) -> tuple[str, Callable[[int], Message]]:
     return "Simulate", lambda size: planner_service_pb2.SimulateRequest(
-        pods=[{"pod": source(each), "replicas": 1} for each in make(size)]
+        pods=map(to_place, make(size))
     )
 
 

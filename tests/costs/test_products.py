@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from bench.campaigns.grown import growths
 from tests.conformance.objects import object_of
+from tests.costs.label_products import OF_LABELS
 from tests.costs.products import OF_NODES, Product, node
+from tests.costs.scenario_products import IN_NONE, OF_SCENARIOS
 from tests.costs.volume_products import OF_VOLUMES
 from tests.counting import memory, steps
 from topospread.api.local import LocalApi, local_api
@@ -16,9 +19,16 @@ from topospread.codec.stored import stored
 from topospread.store.model import Put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
-PRODUCTS = {**OF_NODES, **OF_VOLUMES}
+PRODUCTS = {**OF_NODES, **OF_VOLUMES, **OF_LABELS, **OF_SCENARIOS}
+
+NOT_YET = (
+    "namespaces × values of a term",
+    "namespaces that a term selects × values",
+    "terms × namespaces that they select",
+)
+"""Of inter-pod affinity, which are products still."""
 
 LINEAR = 2.4
 """Times that what a doubling adds may be what the one before added: 2, and a little more for
@@ -89,13 +99,28 @@ def asking(product: Product) -> Callable[[LocalApi, int], Callable[[], Any]]:
     return work
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
+def _named(names: Iterable[str], products: Collection[str]) -> list[Any]:
+    xfail = pytest.mark.xfail(strict=True, reason="a product")
+    return [pytest.param(name, marks=[xfail] if name in products else []) for name in names]
+
+
+@pytest.mark.parametrize("name", _named(PRODUCTS, NOT_YET))
 def test_a_question_costs_the_sum_of_its_lists_and_those_of_the_state(name: str) -> None:
     product = PRODUCTS[name]
     assert judged(product, asking(product)) == []
 
 
-@pytest.mark.parametrize("name", [name for name, each in PRODUCTS.items() if each.come(1)])
+@pytest.mark.parametrize(
+    "name", _named([name for name, each in PRODUCTS.items() if each.come(1)], NOT_YET[:1])
+)
 def test_objects_that_come_cost_the_sum_of_their_lists_and_those_of_the_state(name: str) -> None:
     product = PRODUCTS[name]
     assert judged(product, coming(product)) == []
+
+
+def test_each_repeated_field_is_in_a_product_or_has_a_reason() -> None:
+    """Also one that is new: say what it meets, or why it meets nothing."""
+    fields = {f"{each.path[-1].containing_type.name}.{each.path[-1].name}" for each in growths()}
+    named = {name for product in PRODUCTS.values() for name in product.fields}
+    assert named | IN_NONE.keys() == fields
+    assert not named & IN_NONE.keys()
