@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import object_from_stored
 from topospread.errors import CorruptValue, IdentityChanged, InvalidPod, RevisionUnavailable
@@ -167,6 +168,7 @@ def nodes_made_feasible(
     refused = [name for name, slot in slots.items() if slot >= 0 and name not in fits]
     known = pods.find(request.cluster, [victim for name in refused for victim in candidates[name]])
     for name in refused:
+        checkpoint()
         # Whoever is named twice leaves once.
         uids = dict.fromkeys(victim.uid for victim in candidates[name])
         there = [known[uid] for uid in uids if uid in known]

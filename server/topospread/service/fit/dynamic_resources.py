@@ -156,6 +156,7 @@ def _not_simple(asked: FitQuestion, claims: Iterable[ResourceClaim]) -> Iterator
         yield _gap(waiting[0].name, f"devices of more than {MAX_DRIVERS} drivers")
         return
     for named, driver, number in dict.fromkeys(wanted):
+        checkpoint()
         found = devices.values() if not driver else [devices[driver]]
         reasons = [each.special for each in found if each.special]
         if number is None and not reasons:
@@ -258,6 +259,7 @@ def _too_few(asked: FitQuestion, claims: Sequence[ResourceClaim]) -> Bools | Non
     few = np.zeros(slots, bool)
     whole = [each.driver for each in wanted if each.number is None]
     for driver in whole:
+        checkpoint()
         of = list(devices) if not driver else [driver]
         there = sum([devices[each].there for each in of], np.zeros(slots, np.int64))
         free = sum([left[each] for each in of], np.zeros(slots, np.int64))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.checkpoints import checkpoint
 from topospread.kube.objects import ZONE_LABEL
 from topospread.kube.volume_migration import BETA_REGION, BETA_ZONE, REGION, ZONE_SEPARATOR
 from topospread.kube.volumes import WAIT_FOR_FIRST_CONSUMER, PersistentVolume, StorageClass
@@ -70,6 +71,7 @@ def refusals(asked: FitQuestion) -> Refusals | None:
     domains = asked.snapshot.domains
     refused = np.zeros_like(asked.snapshot.alive)
     for key, values in sorted(wanted, key=repr):
+        checkpoint()
         refused |= ~_has(asked, key, values)
     # A cluster of one zone may have nodes without any of these labels.
     labelled = np.zeros_like(refused)
