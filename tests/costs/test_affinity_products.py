@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
-from tests.service.decisions.test_costs import lines
+from tests.counting import lines
 from topospread.index.builder import Builder
 from topospread.index.changes import (
     NodeChange,

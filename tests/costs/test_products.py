@@ -19,16 +19,9 @@ from topospread.codec.stored import stored
 from topospread.store.model import Put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
 PRODUCTS = {**OF_NODES, **OF_VOLUMES, **OF_LABELS, **OF_SCENARIOS}
-
-NOT_YET = (
-    "namespaces × values of a term",
-    "namespaces that a term selects × values",
-    "terms × namespaces that they select",
-)
-"""Of inter-pod affinity, which are products still."""
 
 LINEAR = 2.4
 """Times that what a doubling adds may be what the one before added: 2, and a little more for
@@ -99,20 +92,13 @@ def asking(product: Product) -> Callable[[LocalApi, int], Callable[[], Any]]:
     return work
 
 
-def _named(names: Iterable[str], products: Collection[str]) -> list[Any]:
-    xfail = pytest.mark.xfail(strict=True, reason="a product")
-    return [pytest.param(name, marks=[xfail] if name in products else []) for name in names]
-
-
-@pytest.mark.parametrize("name", _named(PRODUCTS, NOT_YET))
+@pytest.mark.parametrize("name", [*PRODUCTS])
 def test_a_question_costs_the_sum_of_its_lists_and_those_of_the_state(name: str) -> None:
     product = PRODUCTS[name]
     assert judged(product, asking(product)) == []
 
 
-@pytest.mark.parametrize(
-    "name", _named([name for name, each in PRODUCTS.items() if each.come(1)], NOT_YET[:1])
-)
+@pytest.mark.parametrize("name", [name for name, each in PRODUCTS.items() if each.come(1)])
 def test_objects_that_come_cost_the_sum_of_their_lists_and_those_of_the_state(name: str) -> None:
     product = PRODUCTS[name]
     assert judged(product, coming(product)) == []
