@@ -52,6 +52,9 @@ OLD: Final = "4f2d1d9bc9bdc8be505d7a9e540aeda33e00bdf4"
 
 EXPLAINED: Final[Mapping[str, str]] = {
     r"BestOptions: .*\nold .*nodeBytesMap": "templates are told in the order of the options",
+    r"BestOptions: .*(options|debug)": (
+        "domains that node groups could open count, and pods to come; the rule that decided is told"
+    ),
     "only in old: .*StreamEvaluatePods": "removed: BatchEvaluatePods does the same",
     "only in old: .*AcceptStore": "removed: a store is followed once all was listed into it",
     r"refusals: ReplaceObjects: INVALID_FIELDS start\.kinds": "a feed names its kinds",

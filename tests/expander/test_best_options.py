@@ -29,7 +29,8 @@ from tests.waiting import until
 from topospread.errors import DeadlineExceeded
 from topospread.generated.cluster_autoscaler import expander_pb2 as pb
 from topospread.service.decisions.request import DecisionRequest
-from topospread.service.simulation.scale_up import NodeGroupOption, choose_options
+from topospread.service.simulation.scale_up import choose_options
+from topospread.service.simulation.scale_up_outcomes import NodeGroupOption
 from topospread_proto.v1.cluster_state_service_pb2 import ApplyObjectsRequest
 
 ZONE = "topology.kubernetes.io/zone"
@@ -73,9 +74,9 @@ def test_recorded_autoscaler_request_is_answered_with_the_emptiest_zone(channel)
     assert groups(answer) == ["ng-c"]
     debug = answer.options[0].debug
     assert debug.startswith(
-        "chosen of 3 options: ng-c places 1 of 1 pods with 1 node, skew 0. Others: "
+        "chosen of 3 options by spread: ng-c places 1 of 1 pods with 1 node, skew 0. Others: "
     )
-    assert "ng-a places 1 of 1 pods with 1 node, skew 1" in debug
+    assert "ng-a places 1 of 1 pods with 1 node, skew 2, 1 past maxSkew" in debug
 
 
 def test_autoscalers_before_1_34_are_answered_alike(channel):

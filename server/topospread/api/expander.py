@@ -10,7 +10,8 @@ from topospread.codec.pods import node_from_proto
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.generated.cluster_autoscaler import expander_pb2 as pb
 from topospread.service.decisions.request import DecisionRequest
-from topospread.service.simulation.scale_up import NodeGroupOption, choose_options
+from topospread.service.simulation.scale_up import choose_options
+from topospread.service.simulation.scale_up_outcomes import NodeGroupOption
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from topospread.kube.objects import Node
     from topospread.service.decisions.engine import Engine
-    from topospread.service.simulation.scale_up import OptionChoice
+    from topospread.service.simulation.scale_up_outcomes import OptionChoice, Prefer
     from topospread.telemetry.spans import CallSpan
 
 LOG: Final = logging.getLogger(__name__)
@@ -36,11 +37,15 @@ class BestOptions:
     Args:
         engine: makes decisions.
         cluster: whose state the options are tried on.
+        prefer: what decides first among options that place as many pods.
         veto: choose no option where none places a pod.
     """
 
-    def __init__(self, engine: Engine, cluster: str, *, veto: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, cluster: str, *, prefer: Prefer = "spread", veto: bool = False
+    ) -> None:
         self._engine = engine
+        self._prefer = prefer
         self._veto = veto
         self.cluster = cluster
 
@@ -49,7 +54,10 @@ class BestOptions:
     ) -> pb.BestOptionsResponse:
         """Choose among the options of a request."""
         decision = DecisionRequest(deadline=deadline, cluster=self.cluster)
-        choice = choose_options(self._engine, decision, _options(request), refuses=self._veto)
+        options, others = _options(request)
+        choice = choose_options(
+            self._engine, decision, options, others, prefer=self._prefer, refuses=self._veto
+        )
         text = choice.text[:MAX_DEBUG]
         LOG.info("expander: cluster %s: %s", self.cluster, text)
         if span.recording:
@@ -63,11 +71,11 @@ class BestOptions:
         )
 
 
-def _options(request: pb.BestOptionsRequest) -> list[NodeGroupOption]:
+def _options(request: pb.BestOptionsRequest) -> tuple[list[NodeGroupOption], list[Node]]:
+    """The options, and the templates of the groups that are none."""
     templates = request.node_bytes_map or request.node_map
-    wanted = [option.node_group_id for option in request.options]
-    nodes = _nodes({group: templates[group] for group in wanted if group in templates})
-    return [
+    nodes = _nodes(templates)
+    options = [
         NodeGroupOption(
             option.node_group_id,
             option.node_count,
@@ -76,6 +84,8 @@ def _options(request: pb.BestOptionsRequest) -> list[NodeGroupOption]:
         )
         for option in request.options
     ]
+    growing = {option.group for option in options}
+    return options, [nodes[group] for group in sorted(nodes) if group not in growing]
 
 
 def _nodes(templates: Mapping[str, bytes]) -> dict[str, Node]:

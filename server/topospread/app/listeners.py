@@ -100,7 +100,12 @@ def expander_server(parts: ServerParts, address: Address) -> tuple[GrpcServer, s
 
 
 def _expander_methods(settings: ServerSettings, engine: Engine) -> dict[str, Method]:
-    best = BestOptions(engine, settings.expander_cluster, veto=settings.expander_veto)
+    best = BestOptions(
+        engine,
+        settings.expander_cluster,
+        prefer=settings.expander_prefer,
+        veto=settings.expander_veto,
+    )
 
     def serve(request: pb.BestOptionsRequest, call: Call) -> pb.BestOptionsResponse:
         # The request does not say whose state it is about.

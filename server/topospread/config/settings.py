@@ -324,6 +324,14 @@ class ExtensionSettings:
     As elsewhere.
     """
 
+    expander_prefer: Literal["spread", "nodes"] = "spread"
+    """What decides first between options that place as many pods: `spread`, how far these would be
+    past maxSkew, over the domains that exist and those that node groups could open; or `nodes`, how
+    few join.
+
+    A constraint is written for an even spread; a node saved today opens no zone.
+    """
+
     expander_veto: bool = False
     """Answer no option where none would place a pod, which stops the scale-up; off answers all of
     them.

@@ -1,130 +1,63 @@
-"""Choice of the node group to grow: each is tried on the live state; the one that places most wins.
+"""Choice of the node group to grow: each is tried on the live state, and the rules compare them.
 
 An option is simulated as the autoscaler would carry it out: its nodes join, and its pods are placed
-on them and on what there is, one by one as PlacePod would, spread and resources considered. Options
-are compared by pods placed (most), then nodes (fewest), then the highest skew that any of the pods'
-constraints is left with (lowest).
+on them and on what there is, one by one as PlacePod would, spread and resources considered. How
+they stand then is judged over the domains that exist and those that node groups could open, and
+once more with as many pods again in the room that is left: those will be there before the next
+scale-up. `scale_up_outcomes.py` has the rules.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import checkpoint
 from topospread.errors import DeadlineExceeded, FieldViolation, InvalidRequest
 from topospread.index.overlay import Overlay
+from topospread.kube.objects import DO_NOT_SCHEDULE
 from topospread.kube.violations import invalid, required
-from topospread.service.decisions.extension_points import all_constraints, spread
+from topospread.service.decisions.extension_points import spread
+from topospread.service.simulation.openable_domains import constraints_of, openable_domains
 from topospread.service.simulation.request import NodeGroup, expand_group
 from topospread.service.simulation.run import PlacementOptions, PodBatch, place_batches
+from topospread.service.simulation.scale_up_outcomes import (
+    RULES,
+    OptionChoice,
+    OptionOutcome,
+    Standing,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from topospread.index.snapshot import Snapshot
     from topospread.kube.objects import Node
     from topospread.kube.versions import KubernetesVersion
     from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine, PodWithRequests
     from topospread.service.decisions.request import DecisionRequest
+    from topospread.service.simulation.openable_domains import OpenableDomains
     from topospread.service.simulation.run import SimulationResult
+    from topospread.service.simulation.scale_up_outcomes import NodeGroupOption, Prefer, Rank
+    from topospread.spread.constraints import Constraint
 
 CHECK_EVERY: Final = 8
 """Pods between two looks at the clock."""
 
-_SHOWN: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class NodeGroupOption:
-    """A node group that could grow.
-
-    Attributes:
-        count: nodes that would join.
-        pods: those that it would help, each the bytes of a v1.Pod.
-        template: of its nodes; None when it is not known.
-    """
-
-    group: str
-    count: int
-    pods: Sequence[bytes]
-    template: Node | None
-
-
-@dataclass(frozen=True, slots=True)
-class OptionOutcome:
-    """The result of trying an option.
-
-    Attributes:
-        placed: pods that found a node; None when it was not tried, because it could not win.
-        skew: the highest that a constraint is left with.
-        reason: why the first of the others found none; empty when all did.
-        not_modelled: what was not looked at.
-    """
-
-    option: NodeGroupOption
-    placed: int | None
-    skew: int = 0
-    reason: str = ""
-    not_modelled: Sequence[str] = ()
-
-    @property
-    def rank(self) -> tuple[int, int, int]:
-        """The lowest is the best."""
-        return -(self.placed or 0), self.option.count, self.skew
-
-    @property
-    def text(self) -> str:
-        """The outcome in words."""
-        nodes = f"{self.option.count} node{'' if self.option.count == 1 else 's'}"
-        pods = len(self.option.pods)
-        if self.placed is None:
-            return f"{self.option.group} has no more than {pods} pods to place on {nodes}"
-        text = f"{self.option.group} places {self.placed} of {pods} pods with {nodes}"
-        text += f", skew {self.skew}"
-        if self.not_modelled:
-            text += f", not looked at: {', '.join(self.not_modelled)}"
-        return f"{text} ({self.reason})" if self.reason else text
-
-
-@dataclass(slots=True, eq=False)
-class OptionChoice:
-    """The choice between options.
-
-    Attributes:
-        token: of the revision.
-        outcomes: one an option, in the request's order.
-        best: positions of those that are equally good; none where the choice refuses them all.
-    """
-
-    token: str
-    outcomes: Sequence[OptionOutcome]
-    best: Sequence[int] = field(default_factory=list)
-
-    @property
-    def helps(self) -> bool:
-        """Whether any option places a pod."""
-        return any(outcome.placed for outcome in self.outcomes)
-
-    @property
-    def text(self) -> str:
-        """The reason in words: what was chosen, and what came next."""
-        chosen = "; ".join(self.outcomes[number].text for number in self.best[:_SHOWN])
-        others = sorted(
-            (each for number, each in enumerate(self.outcomes) if number not in self.best),
-            key=lambda outcome: outcome.rank,
-        )
-        left = "; ".join(outcome.text for outcome in others[:_SHOWN])
-        text = f"chosen of {len(self.outcomes)} options: {chosen or 'none'}"
-        return f"{text}. Others: {left}" if left else text
+AGAIN: Final = "-again"
+"""What the names of the pods end with that are placed to see where the next ones would go."""
 
 
 def choose_options(
     engine: Engine,
     request: DecisionRequest,
     options: Sequence[NodeGroupOption],
+    others: Sequence[Node] = (),
     *,
+    prefer: Prefer = "spread",
     refuses: bool = False,
 ) -> OptionChoice:
     """Try all options, and choose.
@@ -133,6 +66,8 @@ def choose_options(
         engine: knows shapes, rules and views.
         request: the cluster and the deadline.
         options: at least one.
+        others: templates of the groups that are no option.
+        prefer: what decides first among options that place as many pods.
         refuses: choose none where none places a pod; otherwise all of them, for others to choose.
 
     Raises:
@@ -145,50 +80,99 @@ def choose_options(
     every = [pod for of_option in batches for each in of_option for pod in each.judged]
     view = engine.with_groups_counted(every, replica, view)
     between = _between(request.deadline)
+    growing = [option.template for option in options if option.template is not None]
+    constraints = constraints_of(chain.from_iterable(batches), view.snapshot)
+    openable = openable_domains(view, constraints, growing, others, between)
     outcomes: list[OptionOutcome | None] = [None] * len(options)
-    best: tuple[int, int] | None = None
+    trial = _Trial(view, openable, prefer, between)
     # Those with most pods first: what cannot catch up any more is not tried.
     for number in sorted(range(len(options)), key=lambda n: (-len(options[n].pods), n)):
-        option = options[number]
-        if best is not None and (-len(option.pods), option.count) > best:
-            outcomes[number] = OptionOutcome(option, None)
-            continue
-        tried = outcomes[number] = _tried(view, option, batches[number], between)
-        reached = tried.rank[:2]
-        best = reached if best is None else min(best, reached)
-    choice = OptionChoice(view.token, [outcome for outcome in outcomes if outcome is not None])
+        outcomes[number] = trial.outcome(options[number], batches[number])
+    found = [outcome for outcome in outcomes if outcome is not None]
+    choice = OptionChoice(view.token, found, prefer)
     if choice.helps:
-        lowest = min(outcome.rank for outcome in choice.outcomes if outcome.placed is not None)
-        choice.best = [
-            number
-            for number, outcome in enumerate(choice.outcomes)
-            if outcome.placed is not None and outcome.rank == lowest
-        ]
+        choice.best = [n for n, outcome in enumerate(found) if outcome.rank(prefer) == trial.best]
     elif not refuses:
         choice.best = range(len(options))
     return choice
 
 
-def _tried(
-    view: View, option: NodeGroupOption, batches: Sequence[PodBatch], between: Callable[[], None]
-) -> OptionOutcome:
-    assert option.template is not None, "options were checked"
-    group = NodeGroup(option.group, option.template, option.count)
-    nodes = expand_group(group, option.count, lambda name: view.snapshot.slot(name) >= 0)
-    found = place_batches(view, Overlay(joined=nodes), batches, PlacementOptions(between=between))
-    reason = found.pending[0].refusal.message if found.pending else ""
-    return OptionOutcome(option, len(found.placements), _skew(found), reason, found.not_modelled)
+class _Trial:
+    """Options tried one after the other.
 
+    Attributes:
+        best: the rank of the best so far.
+    """
 
-def _skew(found: SimulationResult) -> int:
-    seen = {
-        constraint: spread(constraint, found.after).skew
-        for batch in found.batches
-        for constraint in all_constraints(
-            batch.shape.effective_constraints(batch.rules, found.before).constraints
+    def __init__(
+        self,
+        view: View,
+        openable: Mapping[Constraint, OpenableDomains],
+        prefer: Prefer,
+        between: Callable[[], None],
+    ) -> None:
+        self._view = view
+        self._openable = openable
+        self._prefer = prefer
+        self._between = between
+        self._before = RULES[prefer].index("spread to come")
+        self.best: Rank = ()
+
+    def outcome(self, option: NodeGroupOption, batches: Sequence[PodBatch]) -> OptionOutcome:
+        """Try an option, as far as it may be the best."""
+        if self.best and self.best < OptionOutcome(option, len(option.pods)).rank(self._prefer):
+            return OptionOutcome(option, None)
+        assert option.template is not None, "options were checked"
+        group = NodeGroup(option.group, option.template, option.count)
+        snapshot = self._view.snapshot
+        nodes = expand_group(group, option.count, lambda name: snapshot.slot(name) >= 0)
+        found = self._placed(self._view, Overlay(joined=nodes), batches)
+        constraints = constraints_of(batches, found.before)
+        outcome = OptionOutcome(
+            option,
+            len(found.placements),
+            self._standing(constraints, found.after),
+            skew=sum(self._skew(each, found.after) for each in constraints),
+            reason=found.pending[0].refusal.message if found.pending else "",
+            not_modelled=found.not_modelled,
         )
-    }
-    return max(seen.values(), default=0)
+        before = outcome.rank(self._prefer)[: self._before]
+        if not self.best or before <= self.best[: self._before]:
+            then = replace(self._view, snapshot=found.after)
+            more = [replace(each, names=[f"{n}{AGAIN}" for n in each.names]) for each in batches]
+            after = self._placed(then, Overlay(), more).after
+            outcome = replace(outcome, to_come=self._standing(constraints, after))
+            rank = outcome.rank(self._prefer)
+            self.best = min(self.best, rank) if self.best else rank
+        return outcome
+
+    def _placed(
+        self, view: View, changes: Overlay, batches: Sequence[PodBatch]
+    ) -> SimulationResult:
+        return place_batches(view, changes, batches, PlacementOptions(between=self._between))
+
+    def _standing(self, constraints: Iterable[Constraint], state: Snapshot) -> Standing:
+        hard: list[int] = []
+        soft: list[int] = []
+        for constraint in constraints:
+            if self._openable[constraint].per_node:
+                continue
+            pods, minimum = self._counts(constraint, state)
+            past = [count - minimum - constraint.max_skew for count in pods]
+            is_hard = constraint.when_unsatisfiable == DO_NOT_SCHEDULE
+            (hard if is_hard else soft).extend(each for each in past if each > 0)
+        return Standing(tuple(sorted(hard, reverse=True)), tuple(sorted(soft, reverse=True)))
+
+    def _skew(self, constraint: Constraint, state: Snapshot) -> int:
+        pods, minimum = self._counts(constraint, state)
+        return max(pods, default=0) - minimum
+
+    def _counts(self, constraint: Constraint, state: Snapshot) -> tuple[Sequence[int], int]:
+        """The pods of each domain that exists or could be opened, and the global minimum."""
+        counts = spread(constraint, state).counts
+        opened = self._openable[constraint].values.difference(counts)
+        pods = [*counts.values(), *(0 for _ in opened)]
+        return pods, min(pods, default=0) if len(pods) >= constraint.min_domains else 0
 
 
 def _between(deadline: float) -> Callable[[], None]:
