@@ -94,6 +94,10 @@ class State:
         """With so many nodes more."""
         return self._with(group, dict(self.nodes)[group] + (0,) * nodes, self.waiting)
 
+    def without_idle(self, group: Group) -> State:
+        """Without the nodes of a group that have no pod."""
+        return self._with(group, tuple(filter(None, dict(self.nodes)[group])), self.waiting)
+
     def _with(self, group: Group, pods: tuple[int, ...], waiting: int) -> State:
         nodes = tuple((g, pods if g == group else there) for g, there in self.nodes)
         return replace(self, nodes=nodes, waiting=waiting)
@@ -215,14 +219,20 @@ def even(state: State, options: Sequence[Option], prefer: str = "spread") -> Seq
     open_ = {
         g.zone for g, pods in state.nodes if g in growing or (len(pods) < g.most and g.capacity)
     }
+    lead = max(options, key=lambda option: option.pods)
     ranks = {}
     for option in options:
-        asked = replace(state, waiting=option.pods)
-        after = asked.grown(option.group, option.nodes).settled()
-        to_come = replace(after, waiting=option.pods).settled()
+        after = replace(state, waiting=option.pods).grown(option.group, option.nodes).settled()
+        if not state.workload.hard and option.pods < lead.pods:
+            # What a soft constraint leaves waiting is placed by the next scale-up.
+            waiting = after.waiting + lead.pods - option.pods
+            after = replace(after, waiting=waiting).grown(lead.group, lead.nodes).settled()
+            after = after.without_idle(lead.group)
+        to_come = replace(after, waiting=sum(after.zones) - sum(state.zones)).settled()
         spread = _excess(after, open_), _excess(to_come, open_)
-        first, second = (spread, option.nodes) if prefer == "spread" else (option.nodes, spread)
-        ranks[option.group] = (after.waiting - option.pods, first, second, _skew(after, open_))
+        nodes = after.size - state.size
+        first, second = (spread, nodes) if prefer == "spread" else (nodes, spread)
+        ranks[option.group] = (-sum(after.zones), first, second, _skew(after, open_))
     best = min(ranks.values())
     return [group for group in ranks if ranks[group] == best]
 

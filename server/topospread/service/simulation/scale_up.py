@@ -10,13 +10,13 @@ scale-up. `scale_up_outcomes.py` has the rules.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import checkpoint
 from topospread.errors import DeadlineExceeded, FieldViolation, InvalidRequest
-from topospread.index.overlay import Overlay
+from topospread.index.overlay import Overlay, apply_overlay
 from topospread.kube.objects import DO_NOT_SCHEDULE
 from topospread.kube.violations import invalid, required
 from topospread.service.decisions.extension_points import spread
@@ -24,7 +24,9 @@ from topospread.service.simulation.openable_domains import constraints_of, opena
 from topospread.service.simulation.request import NodeGroup, expand_group
 from topospread.service.simulation.run import PlacementOptions, PodBatch, place_batches
 from topospread.service.simulation.scale_up_outcomes import (
+    NONE,
     RULES,
+    NextScaleUp,
     OptionChoice,
     OptionOutcome,
     Standing,
@@ -76,7 +78,8 @@ def choose_options(
         DeadlineExceeded: not all options were tried in time.
     """
     replica, view = engine.replicas.resolve(request.cluster, request.consistency, request.deadline)
-    batches = _PodReader(engine, request, view.snapshot.version).read(options)
+    reader = _PodReader(engine, request, view.snapshot.version)
+    batches = reader.read(options)
     every = [pod for of_option in batches for each in of_option for pod in each.judged]
     view = engine.with_groups_counted(every, replica, view)
     between = _between(request.deadline)
@@ -84,9 +87,12 @@ def choose_options(
     constraints = constraints_of(chain.from_iterable(batches), view.snapshot)
     openable = openable_domains(view, constraints, growing, others, between)
     outcomes: list[OptionOutcome | None] = [None] * len(options)
-    trial = _Trial(view, openable, prefer, between)
     # Those with most pods first: what cannot catch up any more is not tried.
-    for number in sorted(range(len(options)), key=lambda n: (-len(options[n].pods), n)):
+    order = sorted(range(len(options)), key=lambda n: (-len(options[n].pods), n))
+    trial = _Trial(view, openable, prefer, between)
+    if trial.pods_may_wait:
+        trial.next = _Next(options[order[0]], reader)
+    for number in order:
         outcomes[number] = trial.outcome(options[number], batches[number])
     found = [outcome for outcome in outcomes if outcome is not None]
     choice = OptionChoice(view.token, found, prefer)
@@ -97,11 +103,33 @@ def choose_options(
     return choice
 
 
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """The scale-up to come after an option that leaves pods: of the option that has most.
+
+    Attributes:
+        option: has the most pods.
+        reader: of the pods.
+    """
+
+    option: NodeGroupOption
+    reader: _PodReader
+
+    def left_by(self, option: NodeGroupOption) -> Sequence[PodBatch]:
+        """The pods that an option leaves to this one, where this one has all of its pods, too."""
+        own = set(option.pods)
+        if not own.issubset(self.option.pods):
+            return ()
+        left = [pod for pod in self.option.pods if pod not in own]
+        return self.reader.batches(replace(self.option, pods=left))
+
+
 class _Trial:
     """Options tried one after the other.
 
     Attributes:
         best: the rank of the best so far.
+        next: what comes after an option that leaves pods; None where these may not wait.
     """
 
     def __init__(
@@ -117,34 +145,69 @@ class _Trial:
         self._between = between
         self._before = RULES[prefer].index("spread to come")
         self.best: Rank = ()
+        self.next: _Next | None = None
+
+    @property
+    def pods_may_wait(self) -> bool:
+        """Whether pods that an option leaves are placed later in any case.
+
+        A hard constraint may refuse them for good once another domain is open.
+        """
+        of_zones = [each for each, domains in self._openable.items() if not domains.per_node]
+        return bool(of_zones) and not any(_is_hard(each) for each in of_zones)
 
     def outcome(self, option: NodeGroupOption, batches: Sequence[PodBatch]) -> OptionOutcome:
         """Try an option, as far as it may be the best."""
-        if self.best and self.best < OptionOutcome(option, len(option.pods)).rank(self._prefer):
+        left = self.next.left_by(option) if self.next is not None else ()
+        could = NextScaleUp(sum(len(each.names) for each in left))
+        if self.best and self.best < OptionOutcome(option, len(option.pods), then=could).rank(
+            self._prefer
+        ):
             return OptionOutcome(option, None)
-        assert option.template is not None, "options were checked"
-        group = NodeGroup(option.group, option.template, option.count)
-        snapshot = self._view.snapshot
-        nodes = expand_group(group, option.count, lambda name: snapshot.slot(name) >= 0)
-        found = self._placed(self._view, Overlay(joined=nodes), batches)
-        constraints = constraints_of(batches, found.before)
+        found = self._grown(self._view, option, batches)
+        state, then = found.after, NONE
+        if self.next is not None and left:
+            state, then = self._then(self.next.option, left, state)
+        every = [*batches, *left]
+        constraints = constraints_of(every, found.before)
         outcome = OptionOutcome(
             option,
             len(found.placements),
-            self._standing(constraints, found.after),
-            skew=sum(self._skew(each, found.after) for each in constraints),
+            self._standing(constraints, state),
+            skew=sum(self._skew(each, state) for each in constraints),
+            then=then,
             reason=found.pending[0].refusal.message if found.pending else "",
             not_modelled=found.not_modelled,
         )
         before = outcome.rank(self._prefer)[: self._before]
         if not self.best or before <= self.best[: self._before]:
-            then = replace(self._view, snapshot=found.after)
-            more = [replace(each, names=[f"{n}{AGAIN}" for n in each.names]) for each in batches]
-            after = self._placed(then, Overlay(), more).after
-            outcome = replace(outcome, to_come=self._standing(constraints, after))
+            more = [replace(each, names=[f"{n}{AGAIN}" for n in each.names]) for each in every]
+            to_come = self._placed(replace(self._view, snapshot=state), Overlay(), more).after
+            outcome = replace(outcome, to_come=self._standing(constraints, to_come))
             rank = outcome.rank(self._prefer)
             self.best = min(self.best, rank) if self.best else rank
         return outcome
+
+    def _grown(
+        self, view: View, option: NodeGroupOption, batches: Sequence[PodBatch]
+    ) -> SimulationResult:
+        """The nodes of an option join, and pods are placed."""
+        assert option.template is not None, "options were checked"
+        group = NodeGroup(option.group, option.template, option.count)
+        nodes = expand_group(group, option.count, lambda name: view.snapshot.slot(name) >= 0)
+        found = self._placed(view, Overlay(joined=nodes), batches)
+        found.joined = [[node.name for node in nodes]]
+        return found
+
+    def _then(
+        self, option: NodeGroupOption, left: Sequence[PodBatch], state: Snapshot
+    ) -> tuple[Snapshot, NextScaleUp]:
+        """The state after the next scale-up, with no more of its nodes than it needs."""
+        found = self._grown(replace(self._view, snapshot=state), option, left)
+        used = {placement.node for placement in found.placements}
+        idle = [name for name in found.joined[0] if name not in used]
+        after, _ = apply_overlay(found.after, Overlay(gone=idle), found.after.groups)
+        return after, NextScaleUp(len(found.placements), option.count - len(idle))
 
     def _placed(
         self, view: View, changes: Overlay, batches: Sequence[PodBatch]
@@ -159,8 +222,7 @@ class _Trial:
                 continue
             pods, minimum = self._counts(constraint, state)
             past = [count - minimum - constraint.max_skew for count in pods]
-            is_hard = constraint.when_unsatisfiable == DO_NOT_SCHEDULE
-            (hard if is_hard else soft).extend(each for each in past if each > 0)
+            (hard if _is_hard(constraint) else soft).extend(each for each in past if each > 0)
         return Standing(tuple(sorted(hard, reverse=True)), tuple(sorted(soft, reverse=True)))
 
     def _skew(self, constraint: Constraint, state: Snapshot) -> int:
@@ -173,6 +235,10 @@ class _Trial:
         opened = self._openable[constraint].values.difference(counts)
         pods = [*counts.values(), *(0 for _ in opened)]
         return pods, min(pods, default=0) if len(pods) >= constraint.min_domains else 0
+
+
+def _is_hard(constraint: Constraint) -> bool:
+    return constraint.when_unsatisfiable == DO_NOT_SCHEDULE
 
 
 def _between(deadline: float) -> Callable[[], None]:
@@ -224,6 +290,10 @@ class _PodReader:
         if not 0 <= option.count <= most:
             text = f"must be between 0 and {most}"
             self._wrong.append(invalid(f"{path}.nodeCount", option.count, text))
+        return self.batches(option, path)
+
+    def batches(self, option: NodeGroupOption, path: str = "") -> list[PodBatch]:
+        """The pods of an option, by shape and demand."""
         names: dict[tuple[object, object, bool], tuple[PodWithRequests, list[str]]] = {}
         for position, encoded in enumerate(option.pods):
             checkpoint()

@@ -67,6 +67,16 @@ BALANCED: Final = Standing()
 """All within maxSkew."""
 
 
+class NextScaleUp(NamedTuple):
+    """Pods that the next scale-up would place, and the nodes that it needs for them."""
+
+    pods: int = 0
+    nodes: int = 0
+
+
+NONE: Final = NextScaleUp()
+
+
 @dataclass(frozen=True, slots=True)
 class OptionOutcome:
     """The result of trying an option.
@@ -77,6 +87,8 @@ class OptionOutcome:
         to_come: how they stand when as many pods again have filled the room that is left; None
             where the option was worse before that.
         skew: the sum over all constraints.
+        then: what another option would place of the pods that this one leaves waiting; all else is
+            judged with it.
         reason: why the first of the others found no node; empty when all did.
         not_modelled: what was not looked at.
     """
@@ -86,17 +98,20 @@ class OptionOutcome:
     after: Standing = BALANCED
     to_come: Standing | None = None
     skew: int = 0
+    then: NextScaleUp = NONE
     reason: str = ""
     not_modelled: Sequence[str] = ()
 
     @property
     def text(self) -> str:
         """The outcome in words."""
-        nodes = f"{self.option.count} node{'' if self.option.count == 1 else 's'}"
-        pods = len(self.option.pods)
+        nodes, pods = _nodes(self.option.count), len(self.option.pods)
         if self.placed is None:
             return f"{self.option.group} has no more than {pods} pods to place on {nodes}"
-        parts = [f"places {self.placed} of {pods} pods with {nodes}", f"skew {self.skew}"]
+        parts = [f"places {self.placed} of {pods} pods with {nodes}"]
+        if self.then.pods:
+            parts.append(f"the next scale-up {self.then.pods} more with {_nodes(self.then.nodes)}")
+        parts.append(f"skew {self.skew}")
         if self.after.text:
             parts.append(self.after.text)
         if self.to_come is not None and self.to_come != self.after:
@@ -111,14 +126,19 @@ class OptionOutcome:
 
         Of an option that was not tried it is what it could reach.
         """
+        placed = len(self.option.pods) if self.placed is None else self.placed
         measures: dict[str, tuple[Excess, Excess]] = {
-            "pods": ((-(len(self.option.pods) if self.placed is None else self.placed),), ()),
-            "nodes": ((self.option.count,), ()),
+            "pods": ((-placed - self.then.pods,), ()),
+            "nodes": ((self.option.count + self.then.nodes,), ()),
             "spread": self.after,
             "spread to come": self.to_come or BALANCED,
             "skew": ((self.skew,), ()),
         }
         return tuple([measures[rule] for rule in RULES[prefer]])
+
+
+def _nodes(number: int) -> str:
+    return f"{number} node{'' if number == 1 else 's'}"
 
 
 RULES: Final[Mapping[Prefer, Sequence[str]]] = {
