@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 CAMPAIGNS: Final = {
     "against": "Answers of another commit's server beside this one's.",
+    "autoscaler": "Scale-ups by a real cluster-autoscaler: where pods end, on how many nodes.",
     "beside": "Decisions beside callers who list, write and plan.",
     "abandoned": "CPU that a server spends on calls whose callers have gone.",
     "bursts": "Pods that come at once to a real kube-scheduler, and their spread.",
