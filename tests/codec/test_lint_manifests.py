@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from topospread.codec.lint_manifests import (
@@ -11,7 +13,7 @@ from topospread.codec.lint_manifests import (
     is_patch,
 )
 from topospread.codec.lint_parts import lint_parts
-from topospread.spread.linting.workloads import Rollout, Share
+from topospread.kube.rollouts import Rollout, Share
 
 CONTAINERS = [{"name": "web", "image": "web"}]
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": CONTAINERS}}
@@ -33,6 +35,9 @@ def malformed(manifest):
     ]
 
 
+ORDERED = Rollout(Share(0), Share(1), "controller-revision-hash", ordered=True)
+
+
 def workload(kind, version="apps/v1", template=TEMPLATE, **spec):
     return {
         "apiVersion": version,
@@ -51,7 +56,12 @@ def workload(kind, version="apps/v1", template=TEMPLATE, **spec):
             Rollout(Share(2), QUARTER),
         ),
         (workload("Deployment", strategy={"type": "Recreate"}), None),
-        (workload("StatefulSet"), None),
+        (workload("StatefulSet"), ORDERED),
+        (
+            workload("StatefulSet", updateStrategy={"rollingUpdate": {"partition": 2}}),
+            replace(ORDERED, partition=2),
+        ),
+        (workload("StatefulSet", updateStrategy={"type": "OnDelete"}), None),
         (workload("ReplicaSet"), None),
         (
             workload("Rollout", "argoproj.io/v1alpha1", strategy={"canary": {"maxSurge": "50%"}}),
@@ -66,7 +76,18 @@ def workload(kind, version="apps/v1", template=TEMPLATE, **spec):
             Rollout(Share(0), Share(20, is_percentage=True), "controller-revision-hash"),
         ),
     ],
-    ids=["default", "surge", "Recreate", "sts", "rs", "canary", "blueGreen", "CloneSet"],
+    ids=[
+        "default",
+        "surge",
+        "Recreate",
+        "sts",
+        "partition",
+        "on delete",
+        "rs",
+        "canary",
+        "blueGreen",
+        "CloneSet",
+    ],
 )
 def test_rollouts_are_those_of_the_kind(manifest, rollout):
     assert workload_from_manifest(manifest).rollout == rollout

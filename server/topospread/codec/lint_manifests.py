@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from topospread.codec.manifest_parts import part_of
 from topospread.codec.pods import check_terms, pod_from_proto, selector_from_proto
 from topospread.codec.repulsions import repulsions
+from topospread.codec.rollouts import REVISION_LABELS, rollout_of
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.validation import CONSTRAINTS_FIELD
-from topospread.spread.linting.workloads import (
-    LintedWorkload,
-    Rollout,
-    Share,
-)
+from topospread.spread.linting.workloads import LintedWorkload
 from topospread_client import (
     CONTROLLER_LABELS,
     ManifestError,
@@ -59,19 +54,10 @@ SELECTING: Final = frozenset(
 )
 """Kinds that must have a selector."""
 
-REVISION_LABELS: Final = {
-    kind: CONTROLLER_LABELS[kind][0]
-    for kind in ("Deployment", "Rollout", "CloneSet", "StatefulSet", "DaemonSet")
-}
-"""The label that tells revisions apart, by kind."""
-
 _MOST_IGNORED: Final = 4096
 """Characters of the annotation that are read: all codes several times."""
 
 _MOST_REPLICAS: Final = 2**31 - 1
-
-_QUARTER: Final = Share(25, is_percentage=True)
-_PERCENTAGE: Final = re.compile(r"^(\d{1,9})%$")
 
 
 def is_linted(manifest: Manifest) -> bool:
@@ -163,7 +149,7 @@ def workload_from_template(template: PodTemplate, message: k8s.Pod | None) -> Li
             where = f"{template.text}.spec"
             malformed.append(FieldViolation(where, "required: it says what the pods are"))
     wrong: list[FieldViolation] = []
-    rollout = _rollout(kind, spec, wrong)
+    rollout = rollout_of(kind, spec, wrong)
     pod = pod_from_proto(k8s.Pod() if message is None else message)
     return LintedWorkload(
         kind=kind,
@@ -254,66 +240,6 @@ def _is_count(value: object) -> bool:
     if not isinstance(value, int) or isinstance(value, bool):
         return False
     return 0 <= value <= _MOST_REPLICAS
-
-
-def _rollout(kind: str, spec: Mapping[str, Any], wrong: list[FieldViolation]) -> Rollout | None:
-    """How a workload is rolled out, by its kind's defaults; `wrong` gets what it cannot be."""
-    share = partial(_share, wrong)
-    if kind == "Deployment":
-        strategy = part_of(spec, "strategy")
-        rolling = strategy.get("type") in (None, "", "RollingUpdate")
-        if not rolling:
-            return None
-        return _rolling(
-            share, part_of(strategy, "rollingUpdate"), kind, "spec.strategy.rollingUpdate"
-        )
-    if kind == "Rollout":
-        strategy = part_of(spec, "strategy")
-        if "blueGreen" in strategy:
-            return Rollout(_QUARTER, Share(0), REVISION_LABELS[kind], doubles=True)
-        canary = part_of(strategy, "canary")
-        # Traffic is moved between two whole revisions, unless the old one is to shrink with it.
-        is_whole = bool(canary.get("trafficRouting")) and not canary.get("dynamicStableScale")
-        return replace(_rolling(share, canary, kind, "spec.strategy.canary"), doubles=is_whole)
-    if kind == "DaemonSet":
-        strategy = part_of(spec, "updateStrategy")
-        path = "spec.updateStrategy.rollingUpdate.maxSurge"
-        surge = share(part_of(strategy, "rollingUpdate").get("maxSurge"), path)
-        if surge is None or not surge.number or strategy.get("type") == "OnDelete":
-            return None
-        return Rollout(surge, Share(0), REVISION_LABELS[kind])
-    if kind == "CloneSet":
-        strategy = part_of(spec, "updateStrategy")
-        if str(strategy.get("type")).startswith("InPlace"):
-            return None
-        surge = share(strategy.get("maxSurge"), "spec.updateStrategy.maxSurge") or Share(0)
-        lacking = share(strategy.get("maxUnavailable"), "spec.updateStrategy.maxUnavailable")
-        return Rollout(surge, lacking or Share(20, is_percentage=True), REVISION_LABELS[kind])
-    return None
-
-
-def _rolling(
-    share: Callable[[object, str], Share | None], strategy: Mapping[str, Any], kind: str, path: str
-) -> Rollout:
-    surge = share(strategy.get("maxSurge"), f"{path}.maxSurge")
-    lacking = share(strategy.get("maxUnavailable"), f"{path}.maxUnavailable")
-    return Rollout(
-        _QUARTER if surge is None else surge,
-        _QUARTER if lacking is None else lacking,
-        REVISION_LABELS[kind],
-    )
-
-
-def _share(wrong: list[FieldViolation], value: object, path: str) -> Share | None:
-    """A number or a percentage; None where none is given, or neither, which `wrong` gets."""
-    if value is None:
-        return None
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return Share(value)
-    if isinstance(value, str) and (found := _PERCENTAGE.match(value)):
-        return Share(int(found[1]), is_percentage=True)
-    wrong.append(FieldViolation(path, "must be a number of pods, or a percentage as in 25%"))
-    return None
 
 
 def ignored_codes(manifest: Manifest) -> frozenset[str]:

@@ -14,9 +14,10 @@ from topospread.kube.objects import (
     Pod,
     SpreadConstraint,
 )
+from topospread.kube.rollouts import Rollout, Share
 from topospread.spread.linting.catalog import Severity
 from topospread.spread.linting.engine import Knowledge, lint
-from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload, Rollout, Share
+from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload
 
 SELECTOR = LabelSelector((("app", "web"),))
 

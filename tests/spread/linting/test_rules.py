@@ -16,12 +16,13 @@ from topospread.kube.objects import (
     SpreadConstraint,
     Toleration,
 )
+from topospread.kube.rollouts import Rollout, Share
 from topospread.kube.selectors import Selector, compile_selector
 from topospread.spread import constraints as effective
 from topospread.spread.linting import workloads
 from topospread.spread.linting.catalog import Severity
 from topospread.spread.linting.engine import NOTHING_KNOWN, RULES, Knowledge, lint
-from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload, Rollout, Share
+from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload
 from topospread_client import CONTROLLER_LABELS
 from topospread_proto.v1.explanation_pb2 import FindingCode
 

@@ -17,8 +17,9 @@ from topospread.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from topospread.kube.rollouts import Rollout
     from topospread.spread.linting.capacities import ReplicaCapacity
-    from topospread.spread.linting.workloads import LintedWorkload, Repulsion, Rollout
+    from topospread.spread.linting.workloads import LintedWorkload, Repulsion
 
 _ONE_BY_ONE: Final = frozenset({"Pod", "Job", "CronJob"})
 """Kinds whose pods need not run at the same time."""

@@ -25,11 +25,8 @@ from topospread.spread.linting.catalog import LintFinding, Severity, rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topospread.spread.linting.workloads import (
-        DomainNumbers,
-        LintedConstraint,
-        Rollout,
-    )
+    from topospread.kube.rollouts import Rollout
+    from topospread.spread.linting.workloads import DomainNumbers, LintedConstraint
 
 SEVERAL: Final = 4
 """Replicas that are reckoned with where the manifest does not say."""

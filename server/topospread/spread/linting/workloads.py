@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
-
-from typing_extensions import override
 
 from topospread.kube.affinity import compile_requirements
 from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR
@@ -21,7 +18,6 @@ from topospread.kube.selectors import (
     selector_text,
 )
 from topospread.kube.validation import CONSTRAINTS_FIELD
-from topospread.kube.workloads import TEMPLATE_HASH
 from topospread.spread.constraints import effective_selector
 from topospread.spread.settings import RELEASES, Rules
 from topospread.wording import have
@@ -33,55 +29,9 @@ if TYPE_CHECKING:
     from topospread.errors import FieldViolation
     from topospread.kube.affinity import CompiledRequirements
     from topospread.kube.objects import LabelSelector, Pod, SpreadConstraint
+    from topospread.kube.rollouts import Rollout
     from topospread.kube.versions import KubernetesVersion
     from topospread.spread.linting.capacities import ReplicaCapacity
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A number of pods, or a percentage of the replicas, as maxSurge and maxUnavailable are."""
-
-    number: int
-    is_percentage: bool = False
-
-    def of(self, replicas: int, *, up: bool) -> int:
-        """Pods, of so many replicas; a percentage is rounded."""
-        if not self.is_percentage:
-            return self.number
-        exact = self.number * replicas / 100
-        return math.ceil(exact) if up else math.floor(exact)
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.number}{'%' * self.is_percentage}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rollout:
-    """How new pods take the place of old ones.
-
-    Attributes:
-        max_surge: how many pods there may be beyond the replicas; rounded up.
-        max_unavailable: how many replicas may lack; rounded down.
-        hash_label: the label that tells revisions apart, which the controller adds.
-        doubles: all new pods are there before the first old one goes (blue-green).
-    """
-
-    max_surge: Share
-    max_unavailable: Share
-    hash_label: str = TEMPLATE_HASH
-    doubles: bool = False
-
-    def surge(self, replicas: int) -> int:
-        """Pods beyond the replicas, at most."""
-        return replicas if self.doubles else self.max_surge.of(replicas, up=True)
-
-    def unavailable(self, replicas: int) -> int:
-        """Replicas that may lack; where both would be 0, upstream takes 1."""
-        if self.doubles:
-            return 0
-        lacking = self.max_unavailable.of(replicas, up=False)
-        return lacking or (0 if self.surge(replicas) else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +60,7 @@ class LintedWorkload:
         replicas: how many; None where the manifest does not say, as an autoscaler sets them.
         selector: its own; None where it has none.
         added_labels: keys of labels that its controller adds, known or not.
-        rollout: None where no pod is added before the one that it replaces is gone.
+        rollout: None where all pods are replaced at once, in place, or not at all.
         has_volume_claims: each replica has volumes of its own.
         repulsions: what keeps its own pods apart.
         unknown_fields: those that Kubernetes does not have, by their paths in the object.

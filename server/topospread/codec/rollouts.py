@@ -1,0 +1,111 @@
+"""Manifests of workloads → how their pods are replaced: the one reader of strategies."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from topospread.codec.manifest_parts import part_of
+from topospread.errors import FieldViolation
+from topospread.kube.rollouts import Rollout, Share
+from topospread_client import CONTROLLER_LABELS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+REVISION_LABELS: Final = {
+    kind: CONTROLLER_LABELS[kind][0]
+    for kind in ("Deployment", "Rollout", "CloneSet", "StatefulSet", "DaemonSet")
+}
+"""The label that tells revisions apart, by kind."""
+
+
+_QUARTER: Final = Share(25, is_percentage=True)
+_ONE: Final = Share(1)
+_PERCENTAGE: Final = re.compile(r"^(\d{1,9})%$")
+
+
+def rollout_of(kind: str, spec: Mapping[str, Any], wrong: list[FieldViolation]) -> Rollout | None:
+    """How a workload is rolled out, by its kind's defaults; `wrong` gets what it cannot be.
+
+    None of what is not: Recreate and updates in place add no pod before the old ones are gone, and
+    OnDelete replaces none.
+    """
+    share = partial(_share, wrong)
+    if kind == "Deployment":
+        strategy = part_of(spec, "strategy")
+        rolling = strategy.get("type") in (None, "", "RollingUpdate")
+        if not rolling:
+            return None
+        return _rolling(
+            share, part_of(strategy, "rollingUpdate"), kind, "spec.strategy.rollingUpdate"
+        )
+    if kind == "Rollout":
+        strategy = part_of(spec, "strategy")
+        if "blueGreen" in strategy:
+            return Rollout(_QUARTER, Share(0), REVISION_LABELS[kind], doubles=True)
+        canary = part_of(strategy, "canary")
+        # Traffic is moved between two whole revisions, unless the old one is to shrink with it.
+        is_whole = bool(canary.get("trafficRouting")) and not canary.get("dynamicStableScale")
+        return replace(_rolling(share, canary, kind, "spec.strategy.canary"), doubles=is_whole)
+    if kind == "DaemonSet":
+        strategy = part_of(spec, "updateStrategy")
+        path = "spec.updateStrategy.rollingUpdate.maxSurge"
+        surge = share(part_of(strategy, "rollingUpdate").get("maxSurge"), path)
+        if surge is None or not surge.number or strategy.get("type") == "OnDelete":
+            return None
+        return Rollout(surge, Share(0), REVISION_LABELS[kind])
+    if kind == "StatefulSet":
+        return _of_stateful_set(share, part_of(spec, "updateStrategy"))
+    if kind == "CloneSet":
+        strategy = part_of(spec, "updateStrategy")
+        if str(strategy.get("type")).startswith("InPlace"):
+            return None
+        surge = share(strategy.get("maxSurge"), "spec.updateStrategy.maxSurge") or Share(0)
+        lacking = share(strategy.get("maxUnavailable"), "spec.updateStrategy.maxUnavailable")
+        return Rollout(surge, lacking or Share(20, is_percentage=True), REVISION_LABELS[kind])
+    return None
+
+
+def _of_stateful_set(
+    share: Callable[[object, str], Share | None], strategy: Mapping[str, Any]
+) -> Rollout | None:
+    if strategy.get("type") == "OnDelete":
+        return None
+    rolling = part_of(strategy, "rollingUpdate")
+    path = "spec.updateStrategy.rollingUpdate.maxUnavailable"
+    lacking = share(rolling.get("maxUnavailable"), path)
+    partition = rolling.get("partition")
+    return Rollout(
+        Share(0),
+        _ONE if lacking is None else lacking,
+        REVISION_LABELS["StatefulSet"],
+        ordered=True,
+        partition=partition if isinstance(partition, int) and partition > 0 else 0,
+    )
+
+
+def _rolling(
+    share: Callable[[object, str], Share | None], strategy: Mapping[str, Any], kind: str, path: str
+) -> Rollout:
+    surge = share(strategy.get("maxSurge"), f"{path}.maxSurge")
+    lacking = share(strategy.get("maxUnavailable"), f"{path}.maxUnavailable")
+    return Rollout(
+        _QUARTER if surge is None else surge,
+        _QUARTER if lacking is None else lacking,
+        REVISION_LABELS[kind],
+    )
+
+
+def _share(wrong: list[FieldViolation], value: object, path: str) -> Share | None:
+    """A number or a percentage; None where none is given, or neither, which `wrong` gets."""
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return Share(value)
+    if isinstance(value, str) and (found := _PERCENTAGE.match(value)):
+        return Share(int(found[1]), is_percentage=True)
+    wrong.append(FieldViolation(path, "must be a number of pods, or a percentage as in 25%"))
+    return None
