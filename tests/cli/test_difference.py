@@ -421,10 +421,10 @@ APART = {
         }
     }
 }
-WAITS = "beside those that run the first of them finds no node"
+WAITS = "a rollout of {} replicas waits forever; maxUnavailable is 25%, of {} replicas 0"
 
 ROLLOUTS = {
-    # state, manifest, arguments, pods that are placed and that wait, whether the first pod waits
+    # state, manifest, arguments, pods that are placed and that wait, whether the rollout waits
     "pods that keep apart": (
         EACH_A_NODE, workload("Deployment", "web", replicas=3, pod=APART), [], (3, 0), True),
     "room beside those that run": (
@@ -437,10 +437,10 @@ ROLLOUTS = {
         [*EACH_A_NODE, web("web-3")], workload("Deployment", "web", replicas=4, constraints=[]), [],
         (4, 0), False),
     "no room at the end": (
-        EACH_A_NODE, workload("Deployment", "web", replicas=4, pod=APART), [], (3, 1), False),
+        EACH_A_NODE, workload("Deployment", "web", replicas=4, pod=APART), [], (3, 1), True),
     "a node is drained": (
         EACH_A_NODE, workload("Deployment", "web", replicas=3, pod=APART), ["--drain", "a1"],
-        (2, 1), False),
+        (2, 1), True),
     "pods of a drained node are made once": (
         EACH_A_NODE, workload("Deployment", "web", replicas=2, pod=APART),
         ["--drain", "a1", "--reschedule"], (2, 0), True),
@@ -497,8 +497,10 @@ def test_a_rollout_is_judged_at_its_end(asked, case, given):
     answer = asked(given, state, manifest, *arguments, "-o", "json")
     found = json.loads(answer.out)
     assert (found["placedPodCount"], found["pendingPodCount"]) == pods
-    assert answer.code == (1 if pods[1] else 0)
-    assert (WAITS in found["workloads"][0]["text"]) == waits
+    assert answer.code == (1 if pods[1] or waits else 0)
+    of, replicas = found["workloads"][0], manifest["spec"]["replicas"]
+    assert (of["rollout"]["end"] == "Waits") == waits
+    assert (WAITS.format(replicas, replicas) in of["text"]) == waits
 
 
 def test_pods_of_the_state_count_for_the_bounds(asked, monkeypatch):

@@ -9,6 +9,7 @@ from topospread.api.encode import written_evaluation
 from topospread.api.envelope import pod_of, raise_all_violations, shared_request
 from topospread.calls.call import Call, Method, Unary
 from topospread.codec.pods import selector_of
+from topospread.codec.rollouts import rollout_from_proto
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.service.explaining.counted_pods import Owner
@@ -62,6 +63,10 @@ class ExplainPodServicer:
             advise=not request.skip_suggestions,
             replicas=self._replicas(request),
             workload=Owner(request.workload.kind, request.workload.name),
+            rollout=rollout_from_proto(request.rolling_update, "rollingUpdate")
+            if request.HasField("rolling_update")
+            else None,
+            wanted=request.replicas if request.HasField("replicas") else None,
         )
 
     def _replicas(self, request: frames_pb2.ExplainPodFrame) -> Selector | None:

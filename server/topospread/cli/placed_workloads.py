@@ -10,6 +10,7 @@ from topospread.cli.kinds import OWNERS, POD, ObjectName
 from topospread.cli.options import MAX_NUMBER
 from topospread.codec.manifest_parts import part_of
 from topospread.codec.owners import controller_reference
+from topospread.codec.rollouts import rollout_message, rollout_of
 from topospread.kube.workloads import controllers_of
 from topospread.wording import counted
 from topospread_proto.v1 import scenario_pb2 as pb
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from topospread.cli.manifest_objects import PodRequest
     from topospread.cli.state_pods import StatePods
+    from topospread.errors import FieldViolation
+    from topospread.kube.rollouts import Rollout
     from topospread_proto.v1.planner_service_pb2 import SimulateResponse
 
 _NAMED: Final = 3
@@ -97,7 +100,25 @@ def to_place(request: PodRequest, given: int | None, *, in_addition: bool) -> pb
         placed.ClearField("replicas")
     if request.completions is not None:
         placed.completions = request.completions
+    rollout = _rollout(request)
+    if rollout is not None:
+        placed.rolling_update.CopyFrom(rollout_message(rollout))
     return placed
+
+
+def _rollout(request: PodRequest) -> Rollout | None:
+    """How a workload replaces its pods by others that may go elsewhere; None where it does not."""
+    kind = request.subject.kind
+    if request.manifest is None or kind == "DaemonSet":
+        return None
+    spec = part_of(request.manifest.content, "spec")
+    if _stopped(spec, kind, new_template=True):
+        return None
+    wrong: list[FieldViolation] = []
+    rollout = rollout_of(kind, spec, wrong)
+    if wrong:
+        raise BadInput(f"{request.title}: {wrong[0].field}: {wrong[0].description}")
+    return rollout
 
 
 def _replicas(request: PodRequest, given: int | None) -> int | None:

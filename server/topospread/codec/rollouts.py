@@ -8,9 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.codec.manifest_parts import part_of
-from topospread.errors import FieldViolation
+from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.rollouts import Rollout, Share
 from topospread_client import CONTROLLER_LABELS
+from topospread_proto.v1 import explanation_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ REVISION_LABELS: Final = {
 
 _QUARTER: Final = Share(25, is_percentage=True)
 _ONE: Final = Share(1)
+_DIGITS: Final = re.compile(r"^\d{1,9}$")
 _PERCENTAGE: Final = re.compile(r"^(\d{1,9})%$")
 
 
@@ -67,6 +69,44 @@ def rollout_of(kind: str, spec: Mapping[str, Any], wrong: list[FieldViolation]) 
         lacking = share(strategy.get("maxUnavailable"), "spec.updateStrategy.maxUnavailable")
         return Rollout(surge, lacking or Share(20, is_percentage=True), REVISION_LABELS[kind])
     return None
+
+
+def rollout_from_proto(message: pb.RollingUpdate, path: str) -> Rollout:
+    """How pods are replaced, of a request.
+
+    Raises:
+        InvalidRequest: a share that is none.
+    """
+    wrong: list[FieldViolation] = []
+    surge = _share(wrong, _number(message.max_surge), f"{path}.maxSurge")
+    lacking = _share(wrong, _number(message.max_unavailable), f"{path}.maxUnavailable")
+    if message.partition < 0:
+        wrong.append(FieldViolation(f"{path}.partition", "must not be negative"))
+    if wrong:
+        raise InvalidRequest.of(wrong)
+    return Rollout(
+        surge or Share(0),
+        lacking or Share(0),
+        doubles=message.surges_all,
+        ordered=message.ordered,
+        partition=message.partition if message.ordered else 0,
+    )
+
+
+def rollout_message(rollout: Rollout) -> pb.RollingUpdate:
+    """The same for a request."""
+    return pb.RollingUpdate(
+        max_surge=str(rollout.max_surge),
+        max_unavailable=str(rollout.max_unavailable),
+        surges_all=rollout.doubles,
+        ordered=rollout.ordered,
+        partition=rollout.partition,
+    )
+
+
+def _number(text: str) -> object:
+    """What a manifest would have."""
+    return int(text) if _DIGITS.match(text) else text or None
 
 
 def _of_stateful_set(

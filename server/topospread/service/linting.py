@@ -9,9 +9,11 @@ from topospread.kube.selectors import SelectorError, compile_selector
 from topospread.kube.versions import parse_version
 from topospread.service.explaining.explain import explain
 from topospread.service.fit.question import Fit
+from topospread.service.messages import ENDS
 from topospread.spread.linting.capacities import DomainCapacity, ReplicaCapacity
 from topospread.spread.linting.engine import RULES, Knowledge, lint
 from topospread.spread.linting.workloads import DomainNumbers
+from topospread.spread.rollouts import RolloutEnd, RolloutOutcome, RolloutWait
 from topospread.spread.settings import RELEASES
 from topospread_proto.v1 import explanation_pb2 as pb
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topospread.kube.objects import SpreadConstraint
+    from topospread.kube.rollouts import Rollout
     from topospread.kube.selectors import Selector
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.request import DecisionRequest
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from topospread_proto.v1.decision_service_pb2 import ExplainPodResponse
 
 
+_ENDS: Final = {number: end for end, number in ENDS.items()}
 _RULES: Final = {pb.FindingCode.Value(f"FINDING_CODE_{name}"): rule for name, rule in RULES.items()}
 
 
@@ -53,18 +57,23 @@ def lint_at(
         limit=1,
         advise=False,
         replicas=replicas_of(workload),
+        rollout=rollout_of(workload),
+        wanted=workload.replicas,
     )
     defaults = found.resolved.cycle.rules.profile.defaults
-    return lint(workload, knowledge_of(found.response, defaults))
+    return lint(workload, knowledge_of(found.response, rollout_of(workload), defaults))
 
 
 def knowledge_of(
-    response: ExplainPodResponse, defaults: Sequence[SpreadConstraint] | None = None
+    response: ExplainPodResponse,
+    rollout: Rollout | None = None,
+    defaults: Sequence[SpreadConstraint] | None = None,
 ) -> Knowledge:
     """What an explanation of a workload's pod tells of its cluster.
 
     Args:
         response: with at least one domain of each constraint.
+        rollout: of the workload, as the question had it.
         defaults: the profile's constraints; None where they are not known.
     """
     explanation = response.explanation
@@ -99,6 +108,25 @@ def knowledge_of(
         defaults,
         version if version in RELEASES else None,
         apart,
+        _outcome(response.rollout, rollout),
+    )
+
+
+def _outcome(message: pb.RolloutOutcome, rollout: Rollout | None) -> RolloutOutcome | None:
+    if rollout is None or message.end == pb.ROLLOUT_END_UNSPECIFIED:
+        return None
+    wait = RolloutWait(
+        message.old_pod_count, message.new_pod_count, message.message, message.lacks_resources
+    )
+    end = _ENDS[message.end]
+    return RolloutOutcome(
+        end,
+        rollout,
+        message.replica_count,
+        None if end is RolloutEnd.COMPLETES else wait,
+        message.proven,
+        message.course_count,
+        message.waiting_course_count,
     )
 
 
@@ -124,3 +152,11 @@ def replicas_of(workload: LintedWorkload) -> Selector | None:
     except SelectorError:
         return None
     return None if selector.empty or selector.nothing else selector
+
+
+def rollout_of(workload: LintedWorkload) -> Rollout | None:
+    """How a workload's pods are replaced by others that may go elsewhere; None where they are not.
+
+    A DaemonSet's stay on their nodes.
+    """
+    return None if workload.kind == "DaemonSet" else workload.rollout

@@ -12,8 +12,9 @@ from topospread.codec.pods import observed_messages
 from topospread.codec.reservations import selector_message
 from topospread.kube.objects import HONOR, IGNORE
 from topospread.kube.selectors import selector_text
+from topospread.spread.rollouts import RolloutEnd
 from topospread.spread.verdicts import Code
-from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import common_pb2, explanation_pb2
 from topospread_proto.v1 import placement_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
     from topospread.spread.constraints import Constraint
+    from topospread.spread.rollouts import RolloutOutcome
     from topospread.spread.verdicts import Status
 
 
@@ -29,6 +31,13 @@ NO_HISTORY: Final = "none"
 """The store identity of a cluster of which the store holds nothing."""
 
 _ID_BYTES: Final = 8
+
+ENDS: Final = {
+    RolloutEnd.COMPLETES: explanation_pb2.ROLLOUT_END_COMPLETES,
+    RolloutEnd.MAY_WAIT: explanation_pb2.ROLLOUT_END_MAY_WAIT,
+    RolloutEnd.WAITS: explanation_pb2.ROLLOUT_END_WAITS,
+}
+"""Ends of rollouts, as answers have them."""
 
 _CODES: Final = {code: common_pb2.VerdictCode.Value(f"VERDICT_CODE_{code.name}") for code in Code}
 
@@ -112,3 +121,21 @@ def reservation_message(namespace: str, name: str, row: ReservationRow) -> pb.Re
         expire_time=timestamp(row.expires_at),
         reservation_id=row.id,
     )
+
+
+def rollout_outcome_message(outcome: RolloutOutcome) -> explanation_pb2.RolloutOutcome:
+    """What becomes of a rollout."""
+    made = explanation_pb2.RolloutOutcome(
+        end=ENDS[outcome.end],
+        proven=outcome.proven,
+        replica_count=outcome.replicas,
+        surge_count=outcome.rollout.surge(outcome.replicas),
+        unavailable_count=outcome.rollout.unavailable(outcome.replicas),
+        text=outcome.text,
+        course_count=outcome.courses,
+        waiting_course_count=outcome.waiting,
+    )
+    if (wait := outcome.wait) is not None:
+        made.old_pod_count, made.new_pod_count = wait.old, wait.new
+        made.message, made.lacks_resources = wait.message, wait.lacks_resources
+    return made

@@ -211,24 +211,28 @@ def _cluster(
 
 def _explained(client: ApiCaller, asked: _ManifestPart, version: str) -> Knowledge:
     from topospread.codec.reservations import selector_message
-    from topospread.service.linting import knowledge_of, replicas_of
+    from topospread.codec.rollouts import rollout_message
+    from topospread.service.linting import knowledge_of, replicas_of, rollout_of
 
     pod = asked.part.pod()
     if pod is None:
         return NOTHING_KNOWN
-    replicas = replicas_of(asked.part.workload)
+    workload = asked.part.workload
+    replicas, rollout = replicas_of(workload), rollout_of(workload)
     question = ExplainPodRequest(
         pod=common_pb2.PodSource(object=pod),
         fit=common_pb2.FIT_NODE,
         domain_limit=1,
         skip_suggestions=True,
         replica_selector=None if replicas is None else selector_message(replicas),
+        rolling_update=None if rollout is None else rollout_message(rollout),
+        replicas=workload.replicas,
         consistency=common_pb2.Consistency(fully_consistent=True),
         validation=common_pb2.CONSTRAINT_VALIDATION_IGNORE,
         settings=common_pb2.Settings(kubernetes_version=version) if version else None,
     )
     try:
-        return knowledge_of(client.call("ExplainPod", question))
+        return knowledge_of(client.call("ExplainPod", question), rollout)
     except InvalidRequest as error:
         output.warn(f"{asked.manifest.title}: linted without the cluster: {error}")
         return NOTHING_KNOWN

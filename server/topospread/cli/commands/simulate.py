@@ -26,6 +26,7 @@ from topospread.wording import counted
 from topospread_client import InvalidRequest
 from topospread_proto.v1 import scenario_pb2 as pb
 from topospread_proto.v1.common_pb2 import CONSTRAINT_VALIDATION_IGNORE, OPTIMALITY_PROVEN
+from topospread_proto.v1.explanation_pb2 import ROLLOUT_END_WAITS
 from topospread_proto.v1.planner_service_pb2 import SimulateRequest, SimulateResponse
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def command(
     NAME is that of a pod, or of a workload, as `explain` takes it. Files may hold pods, and
     workloads for the pods they would make. Of a workload that is in the state already those of its
     pods that wait are placed, and those that it lacks; with --in-addition all of its replicas are
-    more. The exit code is 1 when a pod stays pending.
+    more. The exit code is 1 when a pod stays pending, or a rollout waits.
     """
     validation = asked.validation
     given: list[PodRequest] = []
@@ -179,7 +180,18 @@ def command(
         pods=[each.subject for each in requests],
         answer=found,
     )
-    return NO_NODE_FITS if found.pending_pod_count else DONE
+    waits = any(map(_waits, found.workloads))
+    return NO_NODE_FITS if found.pending_pod_count or waits else DONE
+
+
+def _waits(workload: pb.PlacedWorkload) -> bool:
+    """Whether its rollout waits, or does so in some of the courses drawn: as lint warns of it."""
+    rollout = workload.rollout
+    return rollout.end == ROLLOUT_END_WAITS or rollout.waiting_course_count > 0
+
+
+def _rollout_of(workload: pb.PlacedWorkload) -> str:
+    return f"the rollout of {workload.workload.kind} {workload.namespace}/{workload.workload.name}"
 
 
 def _print(found: SimulateResponse, labels: Sequence[str]) -> None:
@@ -209,6 +221,7 @@ def _print(found: SimulateResponse, labels: Sequence[str]) -> None:
                 f"{most}{placed} of {total}" if total else "nothing to place",
             ),
             ("pending", pending or ""),
+            ("waits", ", ".join(map(_rollout_of, filter(_waits, found.workloads)))),
             ("joined", _by_group(found.joined)),
             ("evicted", found.evicted_pod_count or ""),
             ("fewest nodes", _fewest_text(found)),

@@ -19,6 +19,7 @@ from topospread.service.decisions.evaluate import (
     rank,
     summed_up,
 )
+from topospread.service.decisions.pods import JudgedPod
 from topospread.service.explaining.capacities import capacities_at
 from topospread.service.explaining.cause import cause_text
 from topospread.service.explaining.condition import differing_condition
@@ -37,7 +38,8 @@ from topospread.service.explaining.counted_pods import (
 from topospread.service.explaining.findings import findings_of
 from topospread.service.explaining.suggestions import suggestions
 from topospread.service.fit.question import Fit
-from topospread.service.messages import meta_of, verdict_message
+from topospread.service.messages import meta_of, rollout_outcome_message, verdict_message
+from topospread.service.rollouts.judged import rollout_at
 from topospread.spread.verdicts import (
     SKIP,
     SUCCESS,
@@ -48,6 +50,7 @@ from topospread_proto.v1 import explanation_pb2 as pb
 from topospread_proto.v1.decision_service_pb2 import ExplainPodResponse
 
 if TYPE_CHECKING:
+    from topospread.kube.rollouts import Rollout
     from topospread.kube.selectors import Selector
     from topospread.service.decisions.engine import Engine, PodWithRequests, ResolvedCycle
     from topospread.service.decisions.evaluate import Evaluation
@@ -119,6 +122,8 @@ def explain(
     advise: bool = True,
     replicas: Selector | None = None,
     workload: Owner = NO_OWNER,
+    rollout: Rollout | None = None,
+    wanted: int | None = None,
 ) -> ExplainResult:
     """Explain a pod at a fresh enough state.
 
@@ -132,6 +137,9 @@ def explain(
         advise: try out what would let it in.
         replicas: selects the pods of its workload; asks for their capacities.
         workload: what would control a pod that has no controller.
+        rollout: how its workload replaces the pods that `replicas` selects; asks what becomes of
+            it.
+        wanted: how many replicas that is to have; None for as many as there are.
 
     Raises:
         As Engine.new_cycle; InvalidRequest for the limit and for top_k.
@@ -168,6 +176,13 @@ def explain(
     )
     if replicas is not None:
         response.capacities.extend(capacities_at(resolved, context, replicas))
+        if rollout is not None:
+            judged = JudgedPod(pod.pod._replace(uid=""), cycle.rules, pod.demand)
+            outcome = rollout_at(
+                engine, resolved.replica, judged, pod.encoded, replicas, rollout, wanted
+            )
+            if outcome is not None:
+                response.rollout.CopyFrom(rollout_outcome_message(outcome))
     evaluation = _evaluation(resolved, context, explanation.message, top_k)
     return ExplainResult(resolved, response, evaluation)
 

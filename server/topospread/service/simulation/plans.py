@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from topospread.kube.workloads import JOB, REVISIONS, STATEFUL_SET
+from topospread.service.messages import rollout_outcome_message
 from topospread.service.simulation.templates import WRITTEN, changes
 from topospread.service.simulation.workloads import DAEMON_SET, POD
 from topospread.wording import counted
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from topospread.service.simulation.workloads import WorkloadPods
+    from topospread.spread.rollouts import RolloutOutcome
 
 
 _KEEPING: Final = frozenset({DAEMON_SET, JOB, *REVISIONS})
@@ -56,19 +58,24 @@ class WorkloadPlan:
         return self.pods.there if self.changed else ()
 
     @property
-    def begins_beside(self) -> bool:
-        """Whether it is a rollout that may make a pod before it takes one away."""
-        return bool(self.changed and self.pods.running) and self.pods.name.kind != STATEFUL_SET
+    def rolls(self) -> bool:
+        """Whether it is a rollout, or would be one of another image."""
+        is_of_image = self.may_roll and not (self.rolling or self.places)
+        return bool(self.pods.running) and (bool(self.changed) or is_of_image)
 
-    def message(self, *, waits: bool) -> detail.PlacedWorkload:
-        """As answers have it; `waits`: the first new pod finds no node beside those that run."""
+    @property
+    def places(self) -> bool:
+        """Whether pods are placed, or there are too many."""
+        return bool(self.waiting or self.numbers or self.excess)
+
+    def message(self, rollout: RolloutOutcome | None) -> detail.PlacedWorkload:
+        """As answers have it.
+
+        Args:
+            rollout: what becomes of it, where that is asked.
+        """
         of = self.pods
-        text = self._text()
-        if waits:
-            text += (
-                "; beside those that run the first of them finds no node, so with a rolling update"
-                " whose maxUnavailable is 0 it waits"
-            )
+        text = self._text(rollout)
         made = detail.PlacedWorkload(
             pods_index=of.asked,
             namespace=of.name.namespace,
@@ -82,9 +89,11 @@ class WorkloadPlan:
             text=text,
         )
         made.workload.kind, made.workload.name = of.name.kind, of.name.name
+        if rollout is not None:
+            made.rollout.CopyFrom(rollout_outcome_message(rollout))
         return made
 
-    def _text(self) -> str:
+    def _text(self, rollout: RolloutOutcome | None) -> str:
         of = self.pods
         if of.name.kind == POD:
             if of.running:
@@ -108,6 +117,8 @@ class WorkloadPlan:
         what = self._what()
         if self.rolling:
             what += "; a rollout is under way, whose older pods go"
+        if rollout is not None:
+            what += f"; {rollout.text}"
         return f"{of.name} has {total} in the state ({', '.join(counts)}): {what}"
 
     def _what(self) -> str:

@@ -32,6 +32,7 @@ from topospread.service.simulation.plans import planned
 from topospread.service.simulation.request import (
     CHANGES,
 )
+from topospread.service.simulation.rollouts import planned_rollouts
 from topospread.service.simulation.run import PodBatch
 from topospread.service.simulation.workloads import (
     elsewhere,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from topospread.service.decisions.request import DecisionRequest
     from topospread.service.simulation.plans import WorkloadPlan
     from topospread.service.simulation.request import SimulationQuestion
+    from topospread.service.simulation.rollouts import PlannedRollout
     from topospread.service.simulation.workloads import WorkloadName, WorkloadPods
     from topospread.store.api import Reader
     from topospread_proto.kubernetes.v1 import kubernetes_pb2
@@ -73,6 +75,7 @@ class Scenario:
         beside: the same, but pods that rollouts take away are there.
         evicted: how many batches are pods that are placed anew.
         workloads: what is placed of those that are in the state already.
+        rollouts: of these, those whose strategy is asked about.
     """
 
     question: SimulationQuestion
@@ -85,6 +88,7 @@ class Scenario:
     warnings: list[str] = field(default_factory=list)
     evicted: int = 0
     workloads: Sequence[WorkloadPlan] = ()
+    rollouts: Sequence[PlannedRollout] = ()
 
 
 class ScenarioBuilder:
@@ -144,6 +148,7 @@ class ScenarioBuilder:
         missing = ((name, at) for name, at in workloads.items() if at not in found)
         wrong += elsewhere(self._engine, view.snapshot, question, missing)
         self._check_plans(batches, plans)
+        rollouts = [*planned_rollouts(question, batches, plans, wrong)]
         replaced = {_name_of_pod(pod) for plan in plans for pod in plan.replaced}
         evicted = [each for each in evicted if (each.namespace, each.names[0]) not in replaced]
         batches = [*evicted, *self._batches.with_plans(question, version, batches, plans)]
@@ -155,9 +160,9 @@ class ScenarioBuilder:
         warnings = check_templates(question, view, batches, wrong)
         if wrong:
             raise InvalidRequest.of(wrong)
-        view = self._engine.with_groups_counted(
-            [pod for each in batches for pod in each.judged], replica, view
-        )
+        judged = [pod for each in batches for pod in each.judged]
+        judged += [each.judged for each in rollouts]
+        view = self._engine.with_groups_counted(judged, replica, view)
         gone: list[str] = []
         emptied: list[str] = []
         for each in question.changes.drain_nodes:
@@ -183,6 +188,7 @@ class ScenarioBuilder:
             warnings,
             evicted=len(evicted),
             workloads=plans,
+            rollouts=rollouts,
         )
 
     # ------------------------------ parts

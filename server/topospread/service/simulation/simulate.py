@@ -17,6 +17,7 @@ from topospread.service.explaining.new_nodes import (
 from topospread.service.messages import meta_of, verdict_message
 from topospread.service.simulation.fewest_nodes import minimum_nodes, with_nodes
 from topospread.service.simulation.request import NodeGroup, checked
+from topospread.service.simulation.rollouts import outcomes
 from topospread.service.simulation.run import spread_changes
 from topospread.spread.settings import PREEMPTION, gaps_text
 from topospread.spread.verdicts import Code
@@ -26,7 +27,7 @@ from topospread_proto.v1 import planner_service_pb2 as pb
 from topospread_proto.v1 import scenario_pb2 as detail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from topospread.kube.violations import Problems
     from topospread.service.decisions.cycle import Cycle
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from topospread.service.fit.question import Fit
     from topospread.service.simulation.fewest_nodes import MinimumNodes
     from topospread.service.simulation.request import SimulationQuestion
-    from topospread.service.simulation.run import PendingPods, PodBatch, SimulationResult
+    from topospread.service.simulation.run import PendingPods, SimulationResult
     from topospread.service.simulation.scenario import Scenario, ScenarioBuilder
+    from topospread.spread.rollouts import RolloutOutcome
     from topospread_proto.v1.explanation_pb2 import Explanation
 
 
@@ -69,7 +71,7 @@ def simulate(
     if smallest is not None:
         counts = [*smallest.counts]
     found = with_nodes(scenario, counts)
-    waits = _waiting_rollouts(scenario, counts, found)
+    rollouts = _outcomes(scenario, counts)
     explained = [_pending(pending, scenario) for pending in found.pending]
     advice = "" if question.groups or not found.pending else _more_nodes(scenario, found.pending[0])
     # Preemption, if anything, lets pods in: it makes no advice less sure.
@@ -95,25 +97,19 @@ def simulate(
         fewest_nodes=None if smallest is None else _fewest(smallest),
         advice=[advice] if advice else (),
         rescheduled_pod_count=scenario.evicted,
-        workloads=[each.message(waits=each.pods.asked in waits) for each in scenario.workloads],
+        workloads=[each.message(rollouts.get(each.pods.asked)) for each in scenario.workloads],
     )
 
 
-def _waiting_rollouts(
-    scenario: Scenario, counts: Sequence[int], end: SimulationResult
-) -> frozenset[int]:
-    """Positions of rollouts that end well, whose first pod finds no node beside those that run."""
-    rolling = {plan.pods.asked for plan in scenario.workloads if plan.begins_beside}
-    rolling -= {end.batches[batch].asked for each in end.pending for batch, _ in each.pods}
-    firsts: dict[int, PodBatch] = {}
-    for each in scenario.batches:
-        if each.asked in rolling:
-            firsts.setdefault(each.asked, replace(each, names=each.names[:1], numbered=()))
-    if not firsts:
-        return frozenset()
-    batches = [*firsts.values()]
-    found = with_nodes(replace(scenario, batches=batches, changes=scenario.beside), counts)
-    return frozenset(batches[batch].asked for each in found.pending for batch, _ in each.pods)
+def _outcomes(scenario: Scenario, counts: Sequence[int]) -> Mapping[int, RolloutOutcome]:
+    """What becomes of the rollouts, by their positions in the request."""
+    if not scenario.rollouts:
+        return {}
+    # Each begins with the pods that it replaces, and none of those that are placed.
+    batches = [replace(each.batch, names=(), numbered=()) for each in scenario.rollouts]
+    at_first = replace(scenario, batches=batches, changes=scenario.beside)
+    found = with_nodes(at_first, counts)
+    return outcomes(scenario.rollouts, scenario.view, found.changed, scenario.question.fit)
 
 
 def _while_cordoned(

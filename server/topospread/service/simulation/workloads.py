@@ -91,6 +91,13 @@ class WorkloadPods:
             self.waiting.append(pod)
 
     @property
+    def payloads_by_number(self) -> list[bytes]:
+        """Of those that run, those with lower numbers first."""
+        names = [pod.metadata.name for pod in self.running]
+        pairs = zip(names, self.payloads, strict=True)
+        return [each for _, each in sorted(pairs, key=lambda pair: (len(pair[0]), pair[0]))]
+
+    @property
     def there(self) -> list[pb.Pod]:
         """Those that run or wait."""
         return [*self.running, *self.waiting]

@@ -21,11 +21,6 @@ class DomainCapacity:
     free: int
     is_usable: bool = True
 
-    @property
-    def total(self) -> int:
-        """Replicas that one of them holds once those that run there have gone."""
-        return self.replicas + self.free if self.is_usable else 0
-
 
 @dataclass(frozen=True, slots=True)
 class ReplicaCapacity:
@@ -47,35 +42,3 @@ class ReplicaCapacity:
     def running(self) -> int:
         """Replicas that run now."""
         return sum(each.domains * each.replicas for each in self.domains)
-
-    @property
-    def total(self) -> int:
-        """Replicas for which there is room, those that run among them."""
-        return sum(each.domains * each.total for each in self.domains)
-
-    def places(self, max_skew: int, min_domains: int = 1) -> int:
-        """As many replicas as a constraint and the room let there be at once."""
-        least = 0
-        if self.domains and sum(each.domains for each in self.domains) >= min_domains:
-            least = min(each.total for each in self.domains)
-        return sum(each.domains * min(each.total, least + max_skew) for each in self.domains)
-
-    def may_hold_up(self, replicas: int, unavailable: int, max_skew: int) -> bool:
-        """Whether new replicas, spread by themselves, may wait for a domain full of old ones.
-
-        The others take maxSkew more than it and no more, and as many old pods may go as new ones
-        came, and `unavailable` more: none of these need be of that domain.
-        """
-        fewest: dict[int, int] = {}
-        for each in self.domains:
-            if each.is_usable and each.replicas:
-                fewest[each.free] = min(each.replicas, fewest.get(each.free, each.replicas))
-        for free, old in sorted(fewest.items()):
-            top = free + max_skew
-            new = sum(each.domains * min(each.total, top) for each in self.domains)
-            new -= min(free + old, top) - free
-            if new >= replicas:
-                return False
-            if new + unavailable <= self.running - old:
-                return True
-        return False

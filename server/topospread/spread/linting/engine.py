@@ -21,11 +21,16 @@ from topospread.spread.linting.fields import (
     unread_findings,
 )
 from topospread.spread.linting.repulsions import repelling_findings
-from topospread.spread.linting.rollouts import ROLLOUT_DEADLOCK, rollout_findings
+from topospread.spread.linting.rollouts import (
+    ROLLOUT_DEADLOCK,
+    outcome_findings,
+    rollout_findings,
+)
 from topospread.spread.linting.rules import (
     CONSTRAINT_RULES,
     FIELD_RULES,
     MIN_DOMAINS_OUT_OF_REACH,
+    TOO_FEW_DOMAINS,
 )
 from topospread.spread.linting.workloads import linted_constraints
 from topospread.spread.settings import SYSTEM_DEFAULTS
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from topospread.spread.linting.capacities import ReplicaCapacity
     from topospread.spread.linting.catalog import LintRule
     from topospread.spread.linting.workloads import DomainNumbers, LintedConstraint, LintedWorkload
+    from topospread.spread.rollouts import RolloutOutcome
 
 UNKNOWN_FIELD: Final = rule(
     "UNKNOWN_FIELD",
@@ -134,6 +140,7 @@ class Knowledge:
         defaults: the profile's, for pods that have no constraints; None where they are not known.
         version: one of the known ones; None where the cluster's is not known.
         capacities: by topology key, of what keeps its pods apart; host ports under "".
+        rollout: what becomes of one; None where it is not known.
     """
 
     numbers: Mapping[int, DomainNumbers] = field(default_factory=dict)
@@ -141,6 +148,7 @@ class Knowledge:
     defaults: Sequence[SpreadConstraint] | None = None
     version: KubernetesVersion | None = None
     capacities: Mapping[str, ReplicaCapacity] = field(default_factory=dict)
+    rollout: RolloutOutcome | None = None
 
 
 NOTHING_KNOWN: Final = Knowledge()
@@ -239,17 +247,19 @@ def _of_constraints(
     for index in without_key:
         of_cluster.pop((KEY_ON_NO_NODE, index), None)  # no node can have it, which is said
     yield from of_cluster.values()
-    repelling = [*repelling_findings(workload, known.capacities)]
-    yield from repelling
-    is_stuck = any(each.severity is Severity.ERROR for each in repelling)
+    found_here = [*repelling_findings(workload, known.capacities)]
     for linted in constraints:
         checkpoint()
         for findings_of in (*CONSTRAINT_RULES, rollout_findings):
-            for finding in findings_of(linted):
-                if is_stuck and finding.rule is ROLLOUT_DEADLOCK:
-                    continue  # it is the same wait
-                if (finding.rule, finding.constraint) not in of_cluster:
-                    yield finding
+            found_here += findings_of(linted)
+    hard = [each for each in constraints if each.is_hard]
+    found_here += outcome_findings(workload, known.rollout, hard)
+    lacks_places = any(each.rule is TOO_FEW_DOMAINS for each in found_here)
+    for finding in found_here:
+        if lacks_places and finding.rule is ROLLOUT_DEADLOCK:
+            continue  # it is the same wait
+        if (finding.rule, finding.constraint) not in of_cluster:
+            yield finding
     misplaced = (*workload.unknown_fields, *workload.malformed)
     if not any(_IS_LIST.search(each.field) for each in misplaced):
         yield from _of_defaults(workload, constraints, known)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.kube.objects import HOSTNAME_LABEL
 from topospread.spread.linting.catalog import LintFinding, Severity
-from topospread.spread.linting.rollouts import FEW, ROLLOUT_DEADLOCK
+from topospread.spread.linting.rollouts import FEW, ROLLOUT_DEADLOCK, slower
 from topospread.spread.linting.rules import TOO_FEW_DOMAINS
+from topospread.spread.rollouts import given_text
 from topospread.wording import counted
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _of(
 ) -> Iterator[LintFinding]:
     if capacity is not None and capacity.keyless:
         return
-    is_apart, noun = _is_apart(repulsion), _noun(repulsion)
+    is_apart, noun = _is_apart(repulsion), repulsion.noun
     if capacity is not None and replicas > capacity.usable:
         yield TOO_FEW_DOMAINS.found(
             -1,
@@ -61,26 +61,19 @@ def _of(
         )
         return
     rollout = workload.rollout
-    if rollout is None or repulsion.is_scoped or rollout.unavailable(replicas):
-        return
+    is_slow = rollout is None or repulsion.is_scoped or rollout.unavailable(replicas)
+    if rollout is None or is_slow or capacity is not None:
+        return  # of a cluster's nodes the rollout was carried out
     needed = replicas + (replicas if rollout.doubles else 1)
-    text = f"{is_apart}, and "
-    text += "all new pods come before an old one goes" if rollout.doubles else "maxUnavailable is 0"
-    text += f": a rollout of {counted(replicas, 'replica')} needs {needed} {noun}s"
-    mend = _slower(workload, repulsion, replicas)
-    if capacity is None:
-        text += f"; with fewer that the pod can use it waits forever, with {needed} or more it ends"
-        is_few = replicas == 1 or (replicas <= FEW and noun == "node")
-        severity = Severity.INFO if is_few else None
-        yield ROLLOUT_DEADLOCK.found(-1, text, severity, mend=mend)
-    elif needed > capacity.usable:
-        text += f", and the pod can use {capacity.usable}: it waits forever"
-        yield ROLLOUT_DEADLOCK.found(-1, text, Severity.ERROR, mend=mend)
-    elif 0 < capacity.total < needed:
-        text += (
-            f", and of {capacity.usable} that the pod can use {capacity.total} have room for it now"
-        )
-        yield ROLLOUT_DEADLOCK.found(-1, text, mend=mend)
+    text = (
+        f"{is_apart}, and {given_text(rollout, replicas)}: a rollout of "
+        f"{counted(replicas, 'replica')} needs {needed} {noun}s; with fewer that the pod can use "
+        f"it waits forever, with {needed} or more it ends"
+    )
+    is_few = replicas == 1 or (replicas <= FEW and noun == "node")
+    severity = Severity.INFO if is_few else None
+    mend = slower(rollout, repulsion, replicas)
+    yield ROLLOUT_DEADLOCK.found(-1, text, severity, mend=mend)
 
 
 def _on_each_node(rollout: Rollout | None, repulsion: Repulsion) -> Iterator[LintFinding]:
@@ -103,21 +96,6 @@ def _is_apart(repulsion: Repulsion) -> str:
     return f"host port{'s' * (len(repulsion.ports) != 1)} {ports} can be had once on a node"
 
 
-def _noun(repulsion: Repulsion) -> str:
-    return "node" if repulsion.ports or repulsion.topology_key == HOSTNAME_LABEL else "domain"
-
-
 def _fewer(repulsion: Repulsion) -> str:
     instead = "reach the pods by a Service" if repulsion.ports else "prefer anti-affinity only"
-    return f"Lower replicas, add {_noun(repulsion)}s that the pod can use, or {instead}."
-
-
-def _slower(workload: LintedWorkload, repulsion: Repulsion, replicas: int) -> str:
-    noun = _noun(repulsion)
-    if replicas == 1 or (workload.rollout is not None and workload.rollout.doubles):
-        mend = f"Keep enough {noun}s that the pod can use"
-    else:
-        mend = f"Set maxUnavailable to at least 1, or keep more {noun}s than replicas"
-    if not repulsion.ports and workload.rollout is not None:
-        mend += f", or name {workload.rollout.hash_label} in matchLabelKeys of the anti-affinity"
-    return f"{mend}."
+    return f"Lower replicas, add {repulsion.noun}s that the pod can use, or {instead}."

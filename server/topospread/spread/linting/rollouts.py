@@ -19,14 +19,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.kube.objects import HOSTNAME_LABEL
+from topospread.kube.objects import HONOR, HOSTNAME_LABEL
 from topospread.spread.linting.catalog import LintFinding, Severity, rule
+from topospread.spread.rollouts import RolloutEnd, given_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from topospread.kube.rollouts import Rollout
-    from topospread.spread.linting.workloads import DomainNumbers, LintedConstraint
+    from topospread.spread.linting.workloads import (
+        DomainNumbers,
+        LintedConstraint,
+        LintedWorkload,
+        Repulsion,
+    )
+    from topospread.spread.rollouts import RolloutOutcome
 
 SEVERAL: Final = 4
 """Replicas that are reckoned with where the manifest does not say."""
@@ -54,11 +61,12 @@ ROLLOUT_DEADLOCK: Final = rule(
 )
 
 _USABLE_AGAIN: Final = "Set nodeTaintsPolicy: Honor, or let the pod use the domain's nodes."
+_MORE_DOMAINS: Final = "Add nodes that the pod can use, or raise maxSkew."
 _MORE_CAPACITY: Final = "Make room for as many pods more as maxSurge says, in each domain."
 
 
 def rollout_findings(linted: LintedConstraint) -> Iterator[LintFinding]:
-    """What is wrong with one constraint while its workload is rolled out."""
+    """What is wrong with one constraint while its workload is rolled out, by the manifest."""
     rollout = linted.workload.rollout
     if rollout is None or not linted.counts_own_pods or linted.workload.kind == "DaemonSet":
         return
@@ -68,9 +76,7 @@ def rollout_findings(linted: LintedConstraint) -> Iterator[LintFinding]:
         yield from _skew(linted, rollout)
     if not linted.is_hard:
         return
-    if linted.numbers is not None:
-        yield from _held_up(linted, rollout, linted.numbers, is_scoped=is_scoped)
-    elif surges and not is_scoped:
+    if linted.numbers is None and surges and not is_scoped:
         yield from _may_be_held_up(linted, rollout)
 
 
@@ -146,20 +152,11 @@ def _may_lack_surge(rollout: Rollout, replicas: int | None) -> bool:
     return max(1, rollout.max_unavailable.of(given, up=False)) < given
 
 
-def _given(rollout: Rollout, replicas: int | None) -> str:
-    text = f"maxUnavailable is {rollout.max_unavailable}"
-    if rollout.doubles:
-        return "all new pods come before an old one goes"
-    if rollout.max_unavailable.is_percentage:
-        text += f", of {replicas} replicas 0"
-    return text
-
-
 def _beside(rollout: Rollout, replicas: int | None) -> str:
     old = "all old ones" if replicas is None else f"all {replicas} old ones"
     if replicas == 1:
         old = "the old one"
-    return f"{_given(rollout, replicas)}: a new pod needs a place beside {old}"
+    return f"{given_text(rollout, replicas)}: a new pod needs a place beside {old}"
 
 
 def _may_be_held_up(linted: LintedConstraint, rollout: Rollout) -> Iterator[LintFinding]:
@@ -167,9 +164,13 @@ def _may_be_held_up(linted: LintedConstraint, rollout: Rollout) -> Iterator[Lint
     replicas = linted.workload.replicas
     if rollout.unavailable(_known(replicas)) or replicas in (0, 1):
         return
+    if replicas is not None and replicas % linted.spec.max_skew:
+        return  # the other domains take one pod more than all of them
+    # Under Honor a node whose taints the pod does not tolerate is in no domain.
+    how = "full" if linted.spec.node_taints_policy == HONOR else "tainted or full"
     text = (
         f"{_beside(rollout, replicas)} before one of these goes; where a domain counts that cannot "
-        "take it, tainted or full, the rollout waits forever"
+        f"take it, {how}, and the others have no place more, the rollout waits forever"
     )
     is_few = replicas is not None and replicas <= FEW
     is_harmless = is_few and linted.spec.topology_key == HOSTNAME_LABEL
@@ -177,78 +178,56 @@ def _may_be_held_up(linted: LintedConstraint, rollout: Rollout) -> Iterator[Lint
     yield ROLLOUT_DEADLOCK.found(linted.index, text, severity)
 
 
-def _held_up(
-    linted: LintedConstraint, rollout: Rollout, numbers: DomainNumbers, *, is_scoped: bool
+def outcome_findings(
+    workload: LintedWorkload, outcome: RolloutOutcome | None, hard: Sequence[LintedConstraint]
 ) -> Iterator[LintFinding]:
-    """What the state of the cluster tells."""
-    replicas = linted.workload.replicas
-    if not replicas:
-        return
-    if linted.is_outgrown:
-        yield _without_a_domain(linted, rollout, numbers, replicas, is_scoped=is_scoped)
-        return
-    if linted.lacks_places:
-        return
-    lacking = rollout.unavailable(replicas)
-    wanted = replicas + _added(rollout, replicas)
-    places = linted.places
-    if not is_scoped and not lacking and places is not None and places < wanted:
-        text = (
-            f"{_beside(rollout, replicas)} before one of these goes, and all {places} are taken, "
-            f"as {linted.held_at_zero}"
-        )
-        yield ROLLOUT_DEADLOCK.found(linted.index, text, Severity.ERROR)
-        return
-    capacity = numbers.capacity
-    if capacity is None or not capacity.total:
-        return
-    max_skew = linted.spec.max_skew
-    most = capacity.places(max_skew, linted.spec.min_domains or 1)
-    beside = capacity.total if is_scoped else most
-    if most < replicas or (not lacking and beside < wanted):
-        text = (
-            f"{_beside(rollout, replicas)}, and the nodes that it may use have room for {beside} "
-            "now"
-        )
-        if lacking or most < replicas:
-            text = f"the nodes that it may use have room for {most} of {replicas} replicas now"
-        yield ROLLOUT_DEADLOCK.found(
-            linted.index, f"{text}: a rollout waits for more", mend=_MORE_CAPACITY
-        )
-    elif is_scoped and capacity.may_hold_up(replicas, lacking, max_skew):
-        text = (
-            f"{rollout.hash_label} in matchLabelKeys spreads the new pods by themselves, and a "
-            "domain with old ones has too little room for new ones now: where old pods of other "
-            "domains go first, the rollout waits for room in it"
-        )
-        severity = Severity.INFO if lacking else None
-        yield ROLLOUT_DEADLOCK.found(linted.index, text, severity, mend=_MORE_CAPACITY)
+    """What the state of the cluster tells: the rollout was carried out on it.
 
-
-def _added(rollout: Rollout, replicas: int) -> int:
-    """New pods that must run before an old one goes."""
-    return replicas if rollout.doubles else 1
-
-
-def _without_a_domain(
-    linted: LintedConstraint,
-    rollout: Rollout,
-    numbers: DomainNumbers,
-    replicas: int,
-    *,
-    is_scoped: bool,
-) -> LintFinding:
-    """Where a domain that counts has lost the nodes that the pod could use.
-
-    It is certain unless enough old pods of that domain are the last that go.
+    Args:
+        workload: that is linted.
+        outcome: of its rollout; None where it is not known.
+        hard: its hard constraints.
     """
-    unusable = numbers.domains - numbers.usable
-    last = 0 if is_scoped else rollout.surge(replicas) // unusable
-    is_certain = replicas > numbers.usable * (linted.spec.max_skew + last)
-    text = (
-        f"{numbers.unusable_text} now: when the old pods there have gone, the others take "
-        f"{numbers.usable * linted.spec.max_skew} of {replicas} replicas, "
-        f"and a rollout {'waits' if is_certain else 'may wait'} forever"
-    )
-    severity = Severity.ERROR if is_certain else Severity.WARNING
-    return ROLLOUT_DEADLOCK.found(linted.index, text, severity, mend=_USABLE_AGAIN)
+    if outcome is None or outcome.wait is None:
+        return
+    severity = Severity.WARNING
+    if not outcome.is_likely:
+        severity = Severity.INFO
+    elif outcome.end is RolloutEnd.WAITS and not outcome.wait.lacks_resources:
+        severity = Severity.ERROR
+    index = hard[0].index if len(hard) == 1 and not workload.repulsions else -1
+    text = outcome.text
+    for numbers in _unusable(hard):
+        text += f" {numbers.unusable_text}."
+    yield ROLLOUT_DEADLOCK.found(index, text, severity, mend=_mend(workload, outcome, hard))
+
+
+def _unusable(hard: Sequence[LintedConstraint]) -> list[DomainNumbers]:
+    """Of constraints for which domains count that have no node for the pod."""
+    numbers = (each.numbers for each in hard)
+    return [each for each in numbers if each is not None and each.usable < each.domains]
+
+
+def _mend(
+    workload: LintedWorkload, outcome: RolloutOutcome, hard: Sequence[LintedConstraint]
+) -> str:
+    replicas, rollout = outcome.replicas, outcome.rollout
+    if outcome.wait is not None and outcome.wait.lacks_resources:
+        return _MORE_CAPACITY
+    for repulsion in workload.repulsions:
+        if not repulsion.is_scoped and not rollout.unavailable(replicas):
+            return slower(rollout, repulsion, replicas)
+    if _unusable(hard):
+        return _USABLE_AGAIN
+    return "" if not rollout.unavailable(replicas) else _MORE_DOMAINS
+
+
+def slower(rollout: Rollout, repulsion: Repulsion, replicas: int) -> str:
+    """What helps pods that keep one another apart to be rolled out."""
+    if replicas == 1 or rollout.doubles:
+        mend = f"Keep enough {repulsion.noun}s that the pod can use"
+    else:
+        mend = f"Set maxUnavailable to at least 1, or keep more {repulsion.noun}s than replicas"
+    if not repulsion.ports:
+        mend += f", or name {rollout.hash_label} in matchLabelKeys of the anti-affinity"
+    return f"{mend}."

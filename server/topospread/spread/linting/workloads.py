@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from topospread.kube.affinity import compile_requirements
-from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR
+from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR, HOSTNAME_LABEL
 from topospread.kube.selectors import (
     EXISTS,
     NOTHING,
@@ -48,6 +48,11 @@ class Repulsion:
     topology_key: str
     ports: tuple[str, ...] = ()
     is_scoped: bool = False
+
+    @property
+    def noun(self) -> str:
+        """What takes one of them."""
+        return "node" if self.ports or self.topology_key == HOSTNAME_LABEL else "domain"
 
 
 @dataclass(frozen=True, slots=True)

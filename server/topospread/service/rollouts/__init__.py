@@ -1,0 +1,1 @@
+"""Rolling updates: what becomes of one, given the nodes and the pods that are there."""
