@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from topospread.service.fit.profile import Suited
 
 _FEWEST_STATES: Final = 60
-_MOST_STATES: Final = 1500
+MOST_STATES: Final = 1500
 _JUDGED_NODES: Final = 3_000_000
 """States that are looked at; on large clusters as many as have so many nodes together."""
 
@@ -95,6 +95,10 @@ class RolloutWalk:
         old: those that run; in the order of their numbers where the rollout goes by it.
         waiting: how many have no node.
         fit: what is asked beside spreading.
+        most: states that may be judged.
+
+    Attributes:
+        judged: states that were.
     """
 
     def __init__(
@@ -106,6 +110,7 @@ class RolloutWalk:
         old: Sequence[PodRow],
         waiting: int = 0,
         fit: Fit = Fit.ALL,
+        most: int = MOST_STATES,
     ) -> None:
         self._view, self._judged, self._fit = view, pod, fit
         self._rollout, self._replicas = rollout, replicas
@@ -120,8 +125,10 @@ class RolloutWalk:
         self._is_roomy = is_roomy(first, replicas)
         self._has_gaps = bool(gaps_of(first.asked, fit))
         pods = max(replicas, len(old))
-        most = min(_MOST_STATES, _JUDGED_NODES // (snapshot.node_count + pods))
-        self._left = max(_FEWEST_STATES, 2 * pods, most) if pods <= MOST_PODS else 0
+        few = min(MOST_STATES, _JUDGED_NODES // (snapshot.node_count + pods))
+        few = max(_FEWEST_STATES, 2 * pods, few)
+        self._left = min(few, most) if pods <= MOST_PODS else 0
+        self.judged = 0
         self._known: dict[Hashable, _Steps] = {}
 
     def outcome(self) -> RolloutOutcome:
@@ -220,6 +227,7 @@ class RolloutWalk:
     def _with_one(self, state: _State, old: int, new: int) -> _Steps:
         """A new pod more, on each node that takes it; or why none does."""
         self._left -= 1
+        self.judged += 1
         number = self._replicas - 1 - new if self._rollout.ordered else new
         cycle = self._cycle(self._at(state), number)
         if cycle.pre_filter_status.code is Code.ERROR:

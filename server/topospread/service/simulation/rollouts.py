@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint
 from topospread.codec.rollouts import rollout_from_proto
 from topospread.codec.rows import decode_pod
 from topospread.errors import InvalidRequest
 from topospread.service.decisions.pods import JudgedPod
-from topospread.service.rollouts.walk import RolloutWalk
+from topospread.service.rollouts.walk import MOST_STATES, RolloutWalk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from topospread.service.simulation.request import SimulationQuestion
     from topospread.service.simulation.run import PodBatch
     from topospread.spread.rollouts import RolloutOutcome
+
+
+_ALL_STATES: Final = 4 * MOST_STATES
+"""States of all rollouts of a call that are judged."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,14 +53,14 @@ class PlannedRollout:
         pod = batch.pod._replace(name=self.plan.pods.name.name, uid="")
         return JudgedPod(pod, batch.rules, batch.demand)
 
-    def outcome(self, view: View, fit: Fit) -> RolloutOutcome:
-        """What becomes of it at a view with the old pods."""
+    def walk(self, view: View, fit: Fit, most: int) -> RolloutWalk:
+        """Its courses at a view with the old pods, of which so many states may be judged."""
         of, wanted = self.plan.pods, self.plan.asked_for
         rows = [decode_pod(payload) for payload in of.payloads_by_number]
         # What drained nodes had is made anew before, and may wait.
         old = [row for row in rows if row.node_name not in self.drained]
         waiting = max(len(of.waiting) + len(rows) - len(old), wanted - len(old))
-        return RolloutWalk(view, self.judged, self.rollout, wanted, old, waiting, fit).outcome()
+        return RolloutWalk(view, self.judged, self.rollout, wanted, old, waiting, fit, most)
 
 
 def planned_rollouts(
@@ -93,5 +98,11 @@ def outcomes(
     rollouts: Iterable[PlannedRollout], view: View, snapshot: Snapshot, fit: Fit
 ) -> Mapping[int, RolloutOutcome]:
     """What becomes of rollouts, each by itself, by their positions in the request."""
-    there = replace(view, snapshot=snapshot)
-    return {each.plan.pods.asked: each.outcome(there, fit) for each in rollouts}
+    there, left = replace(view, snapshot=snapshot), _ALL_STATES
+    found: dict[int, RolloutOutcome] = {}
+    for each in rollouts:
+        checkpoint()
+        walk = each.walk(there, fit, left)
+        found[each.plan.pods.asked] = walk.outcome()
+        left -= walk.judged
+    return found

@@ -169,8 +169,8 @@ def _may_be_held_up(linted: LintedConstraint, rollout: Rollout) -> Iterator[Lint
     # Under Honor a node whose taints the pod does not tolerate is in no domain.
     how = "full" if linted.spec.node_taints_policy == HONOR else "tainted or full"
     text = (
-        f"{_beside(rollout, replicas)} before one of these goes; where a domain counts that cannot "
-        f"take it, {how}, and the others have no place more, the rollout waits forever"
+        f"{_beside(rollout, replicas)} before one of these goes; where a domain counts whose nodes "
+        f"are {how}, and the others have no place more, the rollout waits forever"
     )
     is_few = replicas is not None and replicas <= FEW
     is_harmless = is_few and linted.spec.topology_key == HOSTNAME_LABEL
