@@ -37,6 +37,7 @@ CAMPAIGNS: Final = {
     "predictions": "Scale-ins and rebalance plans carried out by real controllers.",
     "overload": "Calls past the queue, and thousands that end early.",
     "retries": "Seconds until a real kube-scheduler binds what was refused, once there is room.",
+    "rollouts": "Rollouts that real controllers carry out, as lint and simulate told before.",
     "silent": "Callers and probes beside connections that say nothing.",
     "wounds": "Requests that once stopped a server, filled it, or made it lose or forge something.",
 }

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from topospread.service.fit.profile import Suited
 
 _FEWEST_STATES: Final = 60
-MOST_STATES: Final = 1500
-_JUDGED_NODES: Final = 3_000_000
+MOST_STATES: Final = 600
+_JUDGED_NODES: Final = 300_000
 """States that are looked at; on large clusters as many as have so many nodes together."""
 
 _COURSES: Final = 20
