@@ -116,6 +116,7 @@ _MAY_LACK: Final[Mapping[str, set[str]]] = {
     "expire_time": {"PlacePodResponse", "Reservation", "ReserveNodeResponse"},
     "explanation": {"PendingPods"},
     "fewest_nodes": {"SimulateResponse"},
+    "rollout": {"ExplainPodResponse", "PlacedWorkload"},
     "keeps_longest": {"RankDeletionsResponse"},
     "label_selector": {"SpreadConstraint"},
     "minimum_reason": {"ConstraintStatus"},
