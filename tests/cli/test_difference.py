@@ -421,7 +421,7 @@ APART = {
         }
     }
 }
-WAITS = "a rollout of {} replicas waits forever; maxUnavailable is 25%, of {} replicas 0"
+WAITS = "a rollout of {} replicas waits forever; maxUnavailable is 25%, of {} replicas "
 
 ROLLOUTS = {
     # state, manifest, arguments, pods that are placed and that wait, whether the rollout waits
