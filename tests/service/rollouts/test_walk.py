@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from tests.service.world import CLUSTER, constraint, encoded, node, running
+from tests.service.world import constraint, encoded, node, running
 from tests.spread.linting.rollout_model import ends_of, placements, rollouts_end
 from topospread.codec.pods import node_from_proto
 from topospread.codec.rows import decode_pod
@@ -60,7 +60,7 @@ def walk(empty_world):
     engine = empty_world.engine
 
     def walked(start, rooms, surge, unavailable, pod, usable=None):
-        asked = engine.with_requests(CLUSTER, encoded(pod))
+        asked = engine.with_requests(empty_world.ask(), encoded(pod))
         resolved = engine.new_cycle(empty_world.ask()._replace(pod=asked.pod, demand=asked.demand))
         usable = len(start) if usable is None else usable
         nodes = [domain(at, room, usable=at < usable) for at, room in enumerate(rooms)]

@@ -193,6 +193,10 @@ class Engine:
         shape = self.intern(framed(pod_class.template)).shape
         return shape, self._demands.of(pod_class.template)[0]
 
+    def demand_of(self, encoded: bytes) -> Demand:
+        """What the pod of some bytes demands of its node."""
+        return self._demands.of(encoded)[0]
+
     def with_requests(self, request: DecisionRequest, pod: bytes | PodRef) -> PodWithRequests:
         """A pod with the resources that it requests; a named one is read after the request's wait.
 

@@ -118,7 +118,7 @@ def _older(engine: Engine, encoded: bytes) -> _Older:
     pod = pb.Pod.FromString(encoded)
     for label in _REVISIONS & pod.metadata.labels.keys():
         pod.metadata.labels[label] = "-"
-    demand = engine.with_requests("", pod.SerializeToString()).demand
+    demand = engine.demand_of(pod.SerializeToString())
     return _Older(tuple(sorted(pod.metadata.labels.items())), demand)
 
 
