@@ -83,8 +83,9 @@ def drawn(number: int, seed: int) -> Trial:
     """One trial of chance."""
     chance = random.Random(f"{seed}-{number}")
     trial = Trial(number, [], {}, chance.choice(AFTERWARDS), chance.choice(CHANGES))
-    zones = chance.randint(2, 3)
-    cpu = chance.choice(["2200m", "3200m", "4200m", "8"])
+    zones, replicas = chance.randint(2, 3), chance.randint(2, 6)
+    # Room for all replicas, and for few more: where there is more, all of them complete.
+    cpu = f"{-(-replicas // zones) + chance.choice([0, 0, 1])}200m"
     for at in range(zones + chance.randint(0, 1)):
         made = node(f"n{number}-{at}", f"zone-{'abc'[at % zones]}", cpu)
         made["metadata"]["labels"]["trial"] = trial.name
@@ -118,7 +119,7 @@ def drawn(number: int, seed: int) -> Trial:
         "kind": "Deployment",
         "metadata": {"name": "web", "namespace": trial.name},
         "spec": {
-            "replicas": chance.randint(2, 6),
+            "replicas": replicas,
             "strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}},
             "selector": own,
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": spec},
