@@ -143,6 +143,44 @@ def test_list_sets_progress_also_after_a_restored_backup(peer):
     assert revision != first == again
 
 
+def at(version: str, made: pb.ClusterObject) -> pb.ClusterObject:
+    """A node or pod at a version."""
+    content = made.node if made.HasField("node") else made.pod
+    content.metadata.resource_version = version
+    return made
+
+
+def test_a_list_below_what_was_observed_is_of_another_history(peer):
+    """What is newer comes from before the API server was restored, and nothing will mend it."""
+    report(peer, at("9000", node("a1", "z")), at("9100", node("c1", "c")), node="10000")
+    gone = pb.ObjectReference(kind=NODE, name="b1", resource_version="9500")
+    peer.state.DeleteObjects(pb.DeleteObjectsRequest(objects=[gone]), timeout=PATIENCE)
+
+    listed = replacement(at("800", node("a1", "a")), kind=NODE, resource_version="8000")
+    answer = peer.state.ReplaceObjects(iter(listed), timeout=PATIENCE)
+
+    assert (answer.updated_count, answer.deleted_count, answer.ignored_stale_count) == (1, 2, 0)
+    assert names(peer) == ["a1"]
+    # In the new history it is made later, at a version below that of its deletion in the old one.
+    report(peer, at("8010", node("b1", "b")), node="8010")
+    assert names(peer) == ["a1", "b1"]
+
+
+def test_a_list_at_what_was_observed_leaves_alone_what_is_newer(peer):
+    report(peer, at("9000", node("a1", "z")), at("9100", node("c1", "c")), node="8000")
+    listed = replacement(at("800", node("a1", "a")), kind=NODE, resource_version="8000")
+    answer = peer.state.ReplaceObjects(iter(listed), timeout=PATIENCE)
+    assert answer.ignored_stale_count == 2
+    assert names(peer) == ["a1", "c1"]
+
+
+def names(peer: Peer) -> list[str]:
+    """The nodes."""
+    newest = common_pb2.Consistency(fully_consistent=True)
+    table = peer.state.GetNodeTable(pb.GetNodeTableRequest(consistency=newest), timeout=PATIENCE)
+    return sorted(table.node_names)
+
+
 def test_caller_that_bound_a_pod_waits_until_it_counts(peer):
     """A scheduler that does not wait judges the next pod as if the last one were not there."""
     report(peer, pod="100")

@@ -116,7 +116,7 @@ preconditions = st.none() | st.tuples(
 applies = st.tuples(st.just("apply"), changes, preconditions, st.booleans())
 follows = st.tuples(st.just("follow"), st.integers(-1, 12), st.booleans())
 few = st.sampled_from([Kind.NODE, Kind.POD])
-lists = st.tuples(st.just("list"), few, st.frozensets(few, min_size=1))
+lists = st.tuples(st.just("list"), few, st.frozensets(few, min_size=1), versions)
 rare = st.one_of(lists, st.just(("end_due",)), st.just(("drop",)))
 steps = st.one_of(applies, applies, applies, follows, rare)
 
@@ -171,8 +171,8 @@ class Run:
     def end_due(self):
         return self._ended(end_due(self.store, self.cluster))
 
-    def list(self, kind, kinds):
-        applied = self.store.apply(self.cluster, (), listed=Listed(kind, kinds))
+    def list(self, kind, kinds, version):
+        applied = self.store.apply(self.cluster, (), listed=Listed(kind, kinds, version))
         return self._ended(applied), self.store.head(self.cluster).complete
 
     def _ended(self, applied):

@@ -19,7 +19,16 @@ from tests.store.backends import (
     put,
     replay,
 )
-from topospread.store.model import Key, Kind, Put, Remove, Revision, Unchanged, WriteOutcome
+from topospread.store.model import (
+    Key,
+    Kind,
+    Listed,
+    Put,
+    Remove,
+    Revision,
+    Unchanged,
+    WriteOutcome,
+)
 
 if TYPE_CHECKING:
     from topospread.store.model import Change, StoredObject
@@ -272,6 +281,25 @@ def test_tombstones_end_with_their_time(open_store):
     store.apply(CLUSTER, [Remove(pod(), up_to_version="10")])
 
     assert store.apply(CLUSTER, [put(pod(), "7")]).outcomes == (CREATED,)
+
+
+def test_a_list_forgets_the_tombstones_of_its_kind_that_are_newer(store):
+    """They are of another history of the API server, or the watch that goes on makes them again."""
+    service = Key(Kind.SERVICE, "default", "web")
+    graves = [Remove(pod(f"p-{upto}"), up_to_version=str(upto)) for upto in (9, 40, 41, 100)]
+    store.apply(CLUSTER, [put(node()), *graves, Remove(service, up_to_version="100")])
+
+    store.apply(CLUSTER, [], listed=Listed(Kind.POD, frozenset({Kind.POD}), "40"))
+
+    late = [put(change.key, "5") for change in graves]
+    outcomes = store.apply(CLUSTER, [*late, put(service, "5")]).outcomes
+    assert outcomes == (STALE, STALE, CREATED, CREATED, STALE)
+
+
+def test_a_list_without_a_version_forgets_no_tombstone(store):
+    store.apply(CLUSTER, [put(node()), Remove(pod(), up_to_version="9")])
+    store.apply(CLUSTER, [], listed=Listed(Kind.POD, frozenset({Kind.POD})))
+    assert store.apply(CLUSTER, [put(pod(), "5")]).outcomes == (STALE,)
 
 
 def test_oldest_tombstones_go_first(open_store):

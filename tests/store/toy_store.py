@@ -75,6 +75,11 @@ class ToyCluster:
             else:
                 self.objects[key] = value
                 self.tombstones.pop(key, None)
+        if write.listed is not None:
+            kind, upto = write.listed.kind, write.listed.version
+            for key, (_, version) in list(self.tombstones.items()):
+                if key.kind is kind and values.older(upto, version):
+                    del self.tombstones[key]
         self.expiries |= write.due
         for key, version in write.tombstones.items():
             self.tombstones.pop(key, None)

@@ -178,7 +178,7 @@ class Writer(Protocol):
             force: write older versions, too.
             fence: when given, refuse unless it is the token of the cluster's lease (see acquire());
                 checked before anything else, also when no change has an effect.
-            listed: note that all objects of a kind have been written; see Head.complete.
+            listed: note that all objects of a kind have been written; see Listed and Head.complete.
 
         Raises:
             Fenced: the token is not the lease's.

@@ -283,11 +283,15 @@ class Page:
 class Listed:
     """Note that all objects of a kind have been written into the history, whichever they were.
 
-    ``kinds`` are all that the feed lists; those of several feeds are united.
+    Attributes:
+        kinds: all that the feed lists; those of several feeds are united.
+        version: of the list; tombstones of the kind that are newer are forgotten: they are of
+            another history of the API server, or what follows the list makes them again.
     """
 
     kind: Kind
     kinds: frozenset[Kind]
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,9 @@ OBJECT_KINDS: Final = tuple(kind for kind in OBSERVABLE if kind > Kind.PROGRESS)
 VERSION: Final = re.compile(r"0|[1-9][0-9]{0,254}")
 """What can be compared with others: numbers as decimal strings."""
 
+UNREAD: Final = "0"
+"""The version of a kind of which it is not known how far it was read: older than any that is."""
+
 KUBERNETES_VERSION: Final = "kubernetes"
 """The object of Kind.PROGRESS that has the version of the API server."""
 
@@ -220,6 +223,11 @@ def recorded_version(stored: StoredObject) -> KubernetesVersion | None:
     return parse_version(stored.payload.decode(errors="replace")) if stored.digest else None
 
 
+def progress_key(kind: Kind) -> Key:
+    """Of the object that records how far a kind was read."""
+    return Key(Kind.PROGRESS, "", str(kind.value))
+
+
 def listed(kind: Kind, unknown: str = "", version: str = "") -> Put:
     """The change that records whether a feed reads all objects of a kind, and up to where.
 
@@ -228,8 +236,7 @@ def listed(kind: Kind, unknown: str = "", version: str = "") -> Put:
         unknown: why it does not; empty where it does.
         version: the list's resourceVersion.
     """
-    key = Key(Kind.PROGRESS, "", str(kind.value))
-    return Put(StoredObject(key, unknown.encode(), _NO_DIGEST, version))
+    return Put(StoredObject(progress_key(kind), unknown.encode(), _NO_DIGEST, version))
 
 
 def kind_of_progress(stored: StoredObject) -> tuple[Kind, str] | None:

@@ -67,6 +67,7 @@ class Write:
         due: when reservations among them are due, in milliseconds since 1970.
         tombstones: versions that deletions leave, by key.
         entries: of the log: marked names, and values.
+        listed: the kind whose tombstones go that are newer than its version.
         previous_tag: of the revision before.
         scopes: that something relevant changed in.
         ended: reservations that end without being among the changes.
@@ -81,6 +82,7 @@ class Write:
     entries: list[tuple[bytes, bytes]] = field(default_factory=list)
     scopes: set[str] = field(default_factory=set)
     ended: list[Key] = field(default_factory=list)
+    listed: Listed | None = None
     previous_tag: str = ""
     trimmed: int = 0
 
@@ -147,7 +149,7 @@ def apply(
         check_identity(state, identity)
     if precondition is not None:
         _check_unchanged(tables, precondition)
-    write = Write(now, settings)
+    write = Write(now, settings, listed=listed if listed and listed.version else None)
     step = _Step(tables, write, force=force)
     outcomes = tuple([step.judge(change) for change in changes])
     step.end_due({change.key for change in changes})

@@ -32,8 +32,14 @@ from topospread.store.model import (
     WriteOutcome,
 )
 from topospread.store.rules import fenced
+from topospread.store.values import (
+    UNREAD,
+    older,
+    progress,
+    progress_key,
+    version_record,
+)
 from topospread.store.values import listed as listed_kind
-from topospread.store.values import progress, version_record
 
 if TYPE_CHECKING:
     from topospread.kube.versions import KubernetesVersion
@@ -242,14 +248,19 @@ class StateWriter:
         fence: int = 0,
         kinds: Collection[Kind] = (),
         kubernetes_version: KubernetesVersion | None = None,
+        rewrites: bool = True,
     ) -> ReplaceResult:
         """Make the stored content of one kind equal a list, in pieces: a diff that converges.
 
         What the list lacks is deleted only if its stored version is at most the list's, so that an
         object that was created after the list was made survives. The list's version is what the
-        sync has read up to from then on, also if it had read further: a list is the newest there
-        is, and what is newer comes from before the API server was restored from a backup. The
-        Kubernetes version, if it is given, is written with it.
+        sync has read up to from then on. If it had read further, the list is of another history,
+        as after the API server was restored from a backup: it is taken as it is, as with force.
+        What a sync reads from the list's version on tells what came after it, deletions among that:
+        newer tombstones are forgotten. The Kubernetes version, if it is given, is written with it.
+
+        Without rewrites, what the store has at the list's version or an older one, but for the
+        version, is left as it is: heartbeats make no write.
 
         It is the one write that goes into whatever history the store has. Once each of the kinds
         that its feed lists (FEED_KINDS without any) was, that one is followed.
@@ -265,11 +276,20 @@ class StateWriter:
         wanted = self._of_one_kind(kind, batches)
         for incoming in wanted.values():
             replaced.warnings.extend(incoming.warnings)
-        changes: list[Change] = [incoming.put for incoming in wanted.values()]
         identity = self._store.head(cluster).identity
+        if resource_version and older(resource_version, self._observed(cluster, kind)):
+            force = True
+        removals: list[Change] = []
+        same: set[Key] = set()
         for page in scan_all(self._store, cluster, kind):
-            surplus = [stored.key for stored in page if stored.key not in wanted]
-            changes += [Remove(key, up_to_version=resource_version) for key in surplus]
+            for stored in page:
+                given = wanted.get(stored.key)
+                if given is None:
+                    removals.append(Remove(stored.key, up_to_version=resource_version))
+                elif not rewrites and _holds(stored, given.object):
+                    same.add(stored.key)
+        changes = [each.put for key, each in wanted.items() if key not in same] + removals
+        replaced.outcomes[WriteOutcome.UNCHANGED] += len(same)
 
         def write(
             piece: Sequence[Change], *, force: bool, listed: Listed | None = None
@@ -298,7 +318,8 @@ class StateWriter:
         )
         if kubernetes_version is not None:
             read.append(version_record(kubernetes_version))
-        write(read, force=True, listed=Listed(kind, frozenset(kinds) or FEED_KINDS))
+        listed = Listed(kind, frozenset(kinds) or FEED_KINDS, resource_version)
+        write(read, force=True, listed=listed)
         self._note(cluster)
         if self._histories.identity(cluster) not in ("", identity):
             with suppress(IdentityChanged):  # not all kinds were listed yet
@@ -306,6 +327,31 @@ class StateWriter:
         self._histories.note_written(cluster, identity)
         _shorten(replaced.warnings)
         return replaced
+
+    def retract(
+        self, cluster: str, kind: Kind, *, timeout: float, traced: Traced, fence: int = 0
+    ) -> None:
+        """Take back how far a kind was read, if that is known: it is not, until it is listed.
+
+        Raises:
+            And as :meth:`apply`.
+        """
+        if self._observed(cluster, kind) not in ("", UNREAD):
+            self.apply(
+                cluster,
+                (),
+                force=True,
+                timeout=timeout,
+                traced=traced,
+                fence=fence,
+                observed={kind: UNREAD},
+            )
+
+    def _observed(self, cluster: str, kind: Kind) -> str:
+        """Up to which version a kind was read; empty where no sync says."""
+        return next(
+            (each.resource_version for each in self._store.get(cluster, [progress_key(kind)])), ""
+        )
 
     def drop(self, cluster: str) -> int:
         """Forget a cluster; returns how many objects it had.
@@ -425,6 +471,16 @@ def within_history(histories: Replicas, cluster: str, write: Callable[[str], T])
         except IdentityChanged:
             identity = histories.reconcile(cluster)
     return write(identity)
+
+
+def _holds(stored: StoredObject, listed: StoredObject) -> bool:
+    """Whether a list's object is stored, at the list's version of it or an older one."""
+    return (
+        stored.digest == listed.digest
+        and stored.payload == listed.payload
+        and stored.uid == listed.uid
+        and not older(listed.resource_version, stored.resource_version)
+    )
 
 
 def _pieces(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:

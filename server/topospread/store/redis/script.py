@@ -190,6 +190,8 @@ def apply_args(
         precondition.revision.tag if precondition else "",
         fence or "",
         *rules.with_listed(0, 0, listed),
+        f"{listed.kind.value}/" if listed else "",
+        listed.version if listed else "",
         len(scopes),
         *scopes,
     ]

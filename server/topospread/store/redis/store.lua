@@ -26,7 +26,8 @@
 --    9  tombstones that are kept                           10  number of the precondition's revision, or ""
 --   11  tag of the precondition's revision                 12  fence that the cluster's lease must have, or ""
 --   13  bit of the kind that was listed, or 0              14  bits of the kinds that its feed lists
---   15  how many scopes follow; then the scopes; then five words for each change:
+--   15  front of the names of the kind listed           16  version of the list, or ""
+--   17  how many scopes follow; then the scopes; then five words for each change:
 --       "p", name, value, "", ""                           or "e" for "p": a pod that ends its reservation
 --       "v", name, header, payload, milliseconds or ""     a reservation
 --       "r", name, uid, up to version, ""
@@ -131,7 +132,7 @@ end
 
 -- why the precondition does not hold, or nil
 local function changed(cluster)
-  local number, tag, scopes = tonumber(ARGV[10]), cluster.tag, {unpack(ARGV, 16, 15 + tonumber(ARGV[15]))}
+  local number, tag, scopes = tonumber(ARGV[10]), cluster.tag, {unpack(ARGV, 18, 17 + tonumber(ARGV[17]))}
   if number > cluster.number then return {'DIVERGED'} end
   if number < cluster.number then
     local id = text(number + 1) .. '-0'
@@ -314,6 +315,22 @@ local function dig(names)
   call('ZREM', BURIED, unpack(names))
 end
 
+-- forget what a list does not know of, a thousand at a time
+local function exhume()
+  local front, upto, names = ARGV[15], ARGV[16], {}
+  for _, name in ipairs(call('ZRANGE', BURIED, 0, -1)) do
+    if string.sub(name, 1, #front) == front then push(names, name) end
+  end
+  for i = 1, #names, 1000 do
+    local some = {unpack(names, i, math.min(i + 999, #names))}
+    local newer = {}
+    for j, grave in ipairs(call('HMGET', TOMBSTONE, unpack(some))) do
+      if older(upto, string.match(grave or '', '^%d+ (%d*)$') or '') then push(newer, some[j]) end
+    end
+    dig(newer)
+  end
+end
+
 local function bury(todo)
   dig(todo.dig)
   if #todo.bury == 0 then return end
@@ -387,7 +404,7 @@ local function apply()
   -- What is left of a cluster that lost its meta is no cluster's.
   if cluster.identity == '' and call('EXISTS', unpack(OBJECTS)) > 0 then call('UNLINK', unpack(OBJECTS)) end
   force, graves, expired = ARGV[6] == '1', call('HLEN', TOMBSTONE), now - tonumber(ARGV[8])
-  local changes = parse(16 + tonumber(ARGV[15]))
+  local changes = parse(18 + tonumber(ARGV[17]))
   read(changes)
   -- These read little, and fail on a wrong type before anything is written.
   call('XLEN', LOG)
@@ -406,6 +423,7 @@ local function apply()
     create(cluster)
   end
   if cluster.identity ~= '' then
+    if ARGV[16] ~= '' and graves > 0 then exhume() end
     bury(todo)
     if ARGV[13] ~= '0' then
       local listed, feed = bit.bor(cluster.listed, tonumber(ARGV[13])), bit.bor(cluster.feed, tonumber(ARGV[14]))

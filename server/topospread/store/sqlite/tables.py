@@ -322,6 +322,13 @@ class SqliteCluster:
     def _write_tombstones(self, write: Write) -> None:
         """Forget those of objects that are back or deleted anew, and bound their number."""
         run, row = self._connection.execute, self.state
+        if row.tombstones and write.listed is not None:
+            kind, upto = write.listed.kind.value, write.listed.version
+            row.tombstones -= run(
+                "DELETE FROM tombstone WHERE cluster = ? AND name > ? AND name < ? AND "
+                "(length(version), version) > (?, ?)",
+                (row.id, f"{kind}/", f"{kind}0", len(upto), upto),
+            ).rowcount
         if row.tombstones:
             for key in {**write.values, **write.tombstones}:
                 row.tombstones -= run(
