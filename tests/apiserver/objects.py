@@ -177,13 +177,16 @@ class Objects:
             self._events.clear()
             self._forgotten = self.version
 
-    def restore(self, version: int, manifests: Iterable[Manifest]) -> None:
-        """Begin anew from a backup: other objects, and versions that go on from an older one."""
+    def restore(self, version: int, manifests: Iterable[Manifest], *, compacted: int = 0) -> None:
+        """Begin anew from a backup, or as another cluster: other objects, at later versions.
+
+        Watches go on as they are, as those of an API server whose etcd was restored under it.
+        """
         with self.changed:
             for objects in self._objects.values():
                 objects.clear()
             self._events.clear()
-            self.version = self._forgotten = version
+            self.version, self._forgotten = version, compacted
             for manifest in manifests:
                 self._put(copy.deepcopy(manifest))
             self.changed.notify_all()

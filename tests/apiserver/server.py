@@ -6,7 +6,7 @@ import itertools
 import socket
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -102,6 +102,7 @@ class ApiServer:
         self.pages: dict[str, tuple[int, list[Stored]]] = {}
         self.page_numbers = itertools.count(1)
         self.closing = False
+        self.ended: Counter[str] = Counter()
         self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.api = self
         self._scheme = "http" if tls is None else "https"
@@ -131,6 +132,12 @@ class ApiServer:
                 self.faults.remove(fault)
                 return fault
         return None
+
+    def end_watches(self, *plurals: str) -> None:
+        """End watches, of some kinds or all, in good order: as an API server that is going away."""
+        with self.objects.changed:
+            self.ended.update(plurals or [resource.plural for resource in RESOURCES])
+            self.objects.changed.notify_all()
 
     def hang_up(self) -> None:
         """Tear down all connections, as a restart does."""
@@ -284,6 +291,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, body, None if self._fault is None else self._fault.cut_after)
 
     def _watch(self, resource: Resource, asked: Asked) -> None:
+        """Send what comes after a version; as the real one, also after one of the future."""
         api = self.server.api
         selected = Selection(asked.query.get("fieldSelector", ""))
         version = int(asked.query.get("resourceVersion", "0"))
@@ -299,8 +307,10 @@ class _Handler(BaseHTTPRequestHandler):
             stream.send(_event("ERROR", _failure(self._fault.error, self._fault.message)))
             stream.end()
             return
-        marked = time.monotonic()
+        marked, ended = time.monotonic(), api.ended[resource.plural]
         while not api.closing and time.monotonic() < ends:
+            if api.ended[resource.plural] != ended:
+                break
             with api.objects.changed:
                 try:
                     events = api.objects.after(version, resource.plural)
@@ -313,11 +323,13 @@ class _Handler(BaseHTTPRequestHandler):
                     api.objects.changed.wait(max(0.0, left))
                     continue
             stream.send(b"".join(frame(event, selected) for event in events))
-            if marks and time.monotonic() - marked >= api.bookmark_seconds:
-                mark = {"kind": resource.kind, "metadata": {"resourceVersion": str(newest)}}
-                stream.send(_event("BOOKMARK", mark))
+            if time.monotonic() - marked >= api.bookmark_seconds:
+                if marks and newest >= version:
+                    mark = {"kind": resource.kind, "metadata": {"resourceVersion": str(newest)}}
+                    stream.send(_event("BOOKMARK", mark))
                 marked = time.monotonic()
-            version = newest
+            # A version that is not reached yet is waited for without a word.
+            version = max(version, newest)
         stream.end()
 
     def _bind(self, namespace: str, name: str, node: str) -> None:

@@ -108,6 +108,15 @@ class State:
         return {pod.metadata.name: pod.spec.node_name for pod in found}
 
 
+def metric(server: Any, name: str, **labels: str) -> float:
+    """The value of a sample of the server's metrics."""
+    for family in server.metrics.families():
+        for sample in family.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                return sample.value
+    return 0.0
+
+
 @contextmanager
 def synced(
     directory: Path, api: ApiServer, *, token: str = "", **flags: object

@@ -13,8 +13,7 @@ import pytest
 
 from tests.apiserver.server import ApiServer
 from tests.cli.processes import run
-from tests.kubernetes.syncing import State, node, pod, small_cluster, synced
-from tests.kubernetes.test_cluster_sync import metric
+from tests.kubernetes.syncing import State, metric, node, pod, small_cluster, synced
 from tests.servers import served
 from tests.store.backends import CLUSTER
 from tests.waiting import until
@@ -147,7 +146,7 @@ def test_a_leader_that_lost_the_lease_without_noticing_is_refused(
     old = former.acquire(60)
     assert old > 0
     assert present.acquire(60) == 0
-    former.replace(Kind.NODE, [late], "1", force=False, fence=old)
+    former.replace(Kind.NODE, [late], "1", fence=old)
     former.release()
     new = present.acquire(60)
     assert new > old
@@ -156,7 +155,7 @@ def test_a_leader_that_lost_the_lease_without_noticing_is_refused(
         lambda sink, fence: sink.write([], [gone], observed={}, fence=fence),
         lambda sink, fence: sink.write([], [], observed={Kind.NODE: "99999"}, fence=fence),
         lambda sink, fence: sink.note_unknown(Kind.JOB, "no right", fence=fence),
-        lambda sink, fence: sink.replace(Kind.NODE, [], "2", force=False, fence=fence),
+        lambda sink, fence: sink.replace(Kind.NODE, [], "2", fence=fence),
     ]
     head = store.head(CLUSTER)
     for write in writes:

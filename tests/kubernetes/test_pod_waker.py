@@ -13,8 +13,7 @@ from tests.apiserver.objects import Objects
 from tests.apiserver.server import ApiServer, Fault
 from tests.http.extender_client import SAMPLES, Scheduler, spreading
 from tests.http.extender_client import pod as spread_pod
-from tests.kubernetes.syncing import kubeconfig, node, synced
-from tests.kubernetes.test_cluster_sync import metric
+from tests.kubernetes.syncing import kubeconfig, metric, node, synced
 from tests.servers import served
 from tests.waiting import until
 from topospread.app import cluster_sync

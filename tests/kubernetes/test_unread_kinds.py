@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.apiserver.server import ApiServer, Fault
-from tests.kubernetes.syncing import node, pod, small_cluster, synced
+from tests.kubernetes.syncing import metric, node, pod, small_cluster, synced
 from tests.waiting import until
-from topospread.kubernetes import reflector
+from topospread.kubernetes import attempts, reflector
+from topospread.kubernetes.objects import RESOURCES
 from topospread_proto.v1.common_pb2 import Kind
 
 if TYPE_CHECKING:
@@ -40,8 +41,10 @@ def api(objects: Objects) -> Iterator[ApiServer]:
         yield serving
 
 
-@pytest.fixture(autouse=True)
-def _asking_often(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _decided_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a minute has passed for each refusal."""
+    monkeypatch.setattr(attempts, "REFUSED_SECONDS", 0.0)
     monkeypatch.setattr(reflector, "UNREAD_SECONDS", 0.5)
 
 
@@ -58,6 +61,7 @@ def test_a_cluster_with_all_rights_has_no_unknown_kind(tmp_path: Path, api: ApiS
         assert volume.persistent_volume.spec.storage_class_name == "fast"
 
 
+@pytest.mark.usefixtures("_decided_at_once")
 def test_a_forbidden_kind_is_done_without_until_it_may_be_listed(
     tmp_path: Path, api: ApiServer, objects: Objects
 ) -> None:
@@ -80,6 +84,7 @@ def test_a_forbidden_kind_is_done_without_until_it_may_be_listed(
         assert len(list(state.client.list_objects("PERSISTENT_VOLUME"))) == 1
 
 
+@pytest.mark.usefixtures("_decided_at_once")
 def test_a_right_that_is_taken_away_makes_its_kind_unknown(tmp_path: Path, api: ApiServer) -> None:
     with synced(tmp_path, api) as (state, server):
         until(lambda: server.ready()[0], "all kinds listed")
@@ -90,6 +95,7 @@ def test_a_right_that_is_taken_away_makes_its_kind_unknown(tmp_path: Path, api: 
         until(lambda: set(unknown(state).values()) <= reasons and unknown(state), "the reason")
 
 
+@pytest.mark.usefixtures("_decided_at_once")
 def test_a_kind_that_the_api_server_lacks_is_done_without(tmp_path: Path, api: ApiServer) -> None:
     gone = {"csistoragecapacities"}
     for _ in range(20):
@@ -129,3 +135,71 @@ def test_an_excluded_namespace_keeps_no_capacity_back(
         assert found.csi_storage_capacity.capacity.string == "5Gi"
         claims = state.client.list_objects("PERSISTENT_VOLUME_CLAIM")
         assert [each.persistent_volume_claim.metadata.name for each in claims] == ["data"]
+
+
+OPTIONAL = [resource.plural for resource in RESOURCES if resource.is_optional]
+
+
+def test_what_an_api_server_refuses_for_a_short_time_stays_as_it_is_known(
+    tmp_path: Path, api: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with synced(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        api.forbidden |= set(OPTIONAL)
+        api.hang_up()
+
+        def refused() -> bool:
+            names = [resource.name for resource in RESOURCES if resource.is_optional]
+            failures = "topospread_sync_failures_total"
+            return min(metric(server, failures, kind=each) for each in names) >= 4
+
+        until(refused, "refusals of each kind")
+        assert unknown(state) == {}
+        assert metric(server, "topospread_sync_lag_seconds", kind="PersistentVolume") > 0
+        assert len(list(state.client.list_objects("PERSISTENT_VOLUME"))) == 1
+        api.forbidden.clear()
+        lists = {"kind": "PersistentVolume", "reason": "lost"}
+        until(lambda: metric(server, "topospread_sync_lists_total", **lists) == 1, "the list")
+    assert "without" not in caplog.text
+
+
+def test_a_server_that_starts_with_its_api_server_lacks_no_kind(
+    tmp_path: Path, api: ApiServer
+) -> None:
+    """It refuses everything at first, as while its caches of RBAC are filled."""
+    api.forbidden |= {resource.plural for resource in RESOURCES}
+    with synced(tmp_path, api) as (state, server):
+        # Each kind, some times.
+        until(lambda: min(api.lists(each) for each in OPTIONAL) >= 4, "refusals of each kind")
+        assert not server.ready()[0]
+        api.forbidden.clear()
+        until(lambda: server.ready()[0], "all kinds listed")
+        assert unknown(state) == {}
+
+
+def test_a_new_leader_keeps_what_is_known_while_its_api_server_starts(
+    tmp_path: Path, api: ApiServer
+) -> None:
+    store = f"sqlite:{tmp_path / 'state.db'}"
+    with synced(tmp_path, api, store=store) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+    asked = len(api.asked)
+    api.forbidden |= {resource.plural for resource in RESOURCES}
+    with synced(tmp_path, api, store=store) as (state, server):
+        until(lambda: len(api.asked) > asked + 4 * len(RESOURCES), "refusals")
+        assert unknown(state) == {}
+
+
+def test_a_missing_right_is_told_from_an_api_server_that_is_starting(
+    tmp_path: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.forbidden.add("csinodes")
+    with synced(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all other kinds listed")
+        starting = (
+            "the API server refuses to list csinodes so far: it is starting, or there is no right"
+        )
+        assert unknown(state) == {"CSI_NODE": starting}
+        monkeypatch.setattr(attempts, "REFUSED_SECONDS", 0.0)
+        right = {"CSI_NODE": "no right to list csinodes"}
+        until(lambda: unknown(state) == right, "what it is taken for after a minute")

@@ -16,8 +16,9 @@ from topospread.errors import (
     Unavailable,
 )
 from topospread.kubernetes.delta_queue import DeltaQueue
+from topospread.kubernetes.feed import Feed
 from topospread.kubernetes.objects import RESOURCES, DeletedObject, ObservedObject
-from topospread.kubernetes.reflector import Feed, Reflector
+from topospread.kubernetes.reflector import Reflector
 from topospread.store.model import MAX_CHANGES
 from topospread.telemetry.families import KindCounters, KindGauges, SyncGauges
 
@@ -41,6 +42,10 @@ LONGEST_PAUSE: Final = 5.0
 
 STOP_SECONDS: Final = 5.0
 """How long the end waits for threads that a silent API server holds: they write nothing more."""
+
+LISTS_AT_ONCE: Final = 3
+"""Kinds that are listed at one time: an API server that has just started has others to serve, too;
+and one list that hangs holds up none but itself."""
 
 _NOTHING: Final[Mapping[Kind, str]] = {}
 
@@ -167,6 +172,8 @@ class ClusterSync:
             self._sink,
             fence,
             self._excluded_namespaces,
+            threading.Semaphore(LISTS_AT_ONCE),
+            self._needed_are_read,
             self._on_kind_listed,
             self._on_lease_lost,
         )
@@ -184,7 +191,12 @@ class ClusterSync:
         self._lease_lost = True
         self._wakeup.set()
 
+    def _needed_are_read(self) -> bool:
+        return self._term is not None and self._term.needed_are_read
+
     def _on_kind_listed(self) -> None:
+        if self._term is not None and self._term.needed_are_read:
+            self._term.retry()
         with self._lock:
             if not self._has_listed and self._term is not None and not self._term.unsynced_kinds:
                 self._has_listed = True
@@ -229,6 +241,16 @@ class LeaderTerm:
     def unsynced_kinds(self) -> Sequence[str]:
         """The kinds that have not been listed yet."""
         return [one.resource.name for one in self._reflectors if not one.listed.is_set()]
+
+    @property
+    def needed_are_read(self) -> bool:
+        """Whether all kinds that a state is not whole without are read at this moment."""
+        return all(one.is_read for one in self._reflectors if not one.resource.is_optional)
+
+    def retry(self) -> None:
+        """Have kinds tried at once that could not be listed yet."""
+        for reflector in self._reflectors:
+            reflector.retry()
 
     def gauges(self) -> tuple[KindGauges, ...]:
         """The state of each kind's sync, but of those that are done without."""

@@ -87,6 +87,13 @@ class DeltaQueue:
             self._read[kind] = version
             self._changed.notify_all()
 
+    def unread(self, kind: Kind) -> None:
+        """Forget up to where a kind was read, and wait for what is being reported of it."""
+        with self._changed:
+            self._read.pop(kind, None)
+            while self.open and kind in self._reporting:
+                self._changed.wait()
+
     def take(self, most: int) -> Sequence[Change]:
         """The oldest changes; none when it is closed, or when there is only more that was read."""
         with self._changed:

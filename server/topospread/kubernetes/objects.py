@@ -195,11 +195,20 @@ def version_of(manifest: dict[str, Any]) -> str:
     return version if isinstance(version, str) else ""
 
 
-def why_unread(resource: Resource, refusal: Refusal, verb: str) -> str:
-    """Why a kind is not read that the API server refused; empty where it can be no other time."""
-    if refusal.status == FORBIDDEN:
-        return f"no right to {verb} {resource.plural}"
-    return f"the API server has no {resource.plural}" if refusal.status == NOT_FOUND else ""
+def why_unread(resource: Resource, refusal: Refusal, verb: str, *, lasts: bool = True) -> str:
+    """Why a kind is not read that the API server refused; empty where it can be no other time.
+
+    An API server that has just started refuses what it permits a moment later.
+    """
+    if refusal.status not in (FORBIDDEN, NOT_FOUND):
+        return ""
+    plural = resource.plural
+    if refusal.status == NOT_FOUND:
+        missing = f"the API server has no {plural}"
+        return missing if lasts else f"{missing} so far: it is starting, or too old"
+    if lasts:
+        return f"no right to {verb} {plural}"
+    return f"the API server refuses to {verb} {plural} so far: it is starting, or there is no right"
 
 
 def list_objects(

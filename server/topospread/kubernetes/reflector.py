@@ -1,4 +1,8 @@
-"""The reflector of one kind: lists it, then watches it from that resourceVersion on."""
+"""The reflector of one kind: lists it, then watches it from that resourceVersion on.
+
+It does so until contact with the API server is lost, or it is time to list again; see
+:mod:`topospread.kubernetes.contact`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,7 @@ import logging
 import random
 import threading
 import time
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
@@ -20,8 +23,11 @@ from topospread.errors import (
     LimitExceeded,
     RevisionUnavailable,
     TopospreadError,
+    Unavailable,
 )
-from topospread.kubernetes.api_server import REMINDER_SECONDS, NoResponse, Refusal, failure
+from topospread.kubernetes.api_server import NoResponse, failure
+from topospread.kubernetes.attempts import Attempts
+from topospread.kubernetes.contact import WATCH_SECONDS, Contact
 from topospread.kubernetes.objects import (
     DeletedObject,
     ObservedObject,
@@ -29,27 +35,22 @@ from topospread.kubernetes.objects import (
     key_of,
     list_objects,
     version_of,
-    why_unread,
 )
 from topospread.store.model import Kind
-from topospread.store.values import VERSION
+from topospread.store.values import VERSION, older
 from topospread.telemetry.families import KindCounters, KindGauges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from topospread.kube.versions import KubernetesVersion
-    from topospread.kubernetes.api_server import ApiServer, WatchStream
+    from topospread.kubernetes.api_server import WatchStream
     from topospread.kubernetes.delta_queue import DeltaQueue
+    from topospread.kubernetes.feed import Feed
     from topospread.kubernetes.objects import Resource
-    from topospread.kubernetes.sink import Sink
     from topospread.store.model import Key
 
 LOG: Final = logging.getLogger(__name__)
-
-WATCH_SECONDS: Final = 240.0
-"""After which the API server ends a watch, plus up to as much again, so that not all end at once;
-client-go has five to ten minutes. The end of a watch costs one request."""
 
 UNREAD_SECONDS: Final = WATCH_SECONDS
 """Between attempts to list a kind that may not be read, plus up to as much again."""
@@ -60,49 +61,25 @@ SILENCE_EXTRA: Final = 30.0
 STABLE_AFTER: Final = 5.0
 """Seconds after which a watch counts as a success; one that ends at once is a failure."""
 
-FIRST_PAUSE: Final = 0.2
-LONGEST_PAUSE: Final = 30.0
-"""Seconds between attempts while the API server or the state fails: doubling, with some chance."""
-
 VERSION_WITH: Final = Kind.NODE
 """The kind with whose lists the API server's version is written: nodes are few."""
 
-Reason = Literal["initial", "expired", "state_lost", "upgraded"]
+EARLY: Final = 1.0
+"""Seconds before its time at which the end of a watch is no regular one."""
 
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """From where to where a leader syncs.
-
-    Attributes:
-        api: where the cluster is read.
-        sink: where it goes.
-        fence: of the lease that this is done under.
-        excluded_namespaces: namespaces whose objects are not synced.
-        on_listed: called after each list that was written.
-        on_lost: called when a write was refused because another process holds the lease.
-    """
-
-    api: ApiServer
-    sink: Sink
-    fence: int
-    excluded_namespaces: Collection[str]
-    on_listed: Callable[[], None]
-    on_lost: Callable[[], None]
-
-
-class Unread(Exception):  # noqa: N818 # it ends nothing
-    """A kind that the state may lack cannot be read; the text says why."""
+Reason = Literal["initial", "renewed", "lost", "expired", "state_lost"]
 
 
 class Reflector:
     """Keeps one kind of the state as it is in the cluster; see :meth:`run`.
 
     Lists go to the sink, the changes of watches to the queue. A kind that the state may lack and
-    that may not be read is left out, and asked for again now and then.
+    that may not be read is left out, and asked for again now and then. While it is refused for a
+    short time it stays as it is known.
 
     Attributes:
-        listed: set when the kind was listed once, or is one to do without and could not be.
+        listed: set when the kind was listed once, or is one to do without and could not be when
+            the others could.
         unread: why it is not read; empty where it is.
     """
 
@@ -124,76 +101,116 @@ class Reflector:
         self._version = ""
         self._kubernetes_version: KubernetesVersion | None = None
         self._list_because: Reason | None = "initial"
-        self._contact_at = time.monotonic()
-        self._failures = 0
-        self._logged = ("", 0.0)
+        self._contact = Contact()
+        self._retracted = False
+        self._was_read = False
+        self._verb = "list"
+        self._attempts = Attempts(resource)
 
     # ------------------------------ life
 
     def run(self) -> None:
         """List and watch until stopped; failures are retried."""
         while not self._stopping.is_set():
+            permitted = self._feed.needed_are_read()
             try:
-                self._look_for_upgrade()
-                if (reason := self._list_because) is not None:
+                self._retract()
+                if (reason := self._why_to_list()) is not None:
                     self._list(reason)
                 self._watch()
             except RevisionUnavailable as gone:
                 LOG.info("%s: listing again: %s", self.resource.name, gone)
+                self._contact.lose()
                 self._list_because = "expired"
                 self._pause()
             except IdentityChanged as changed:
                 LOG.warning("%s: listing again: %s", self.resource.name, changed)
+                self._contact.lose()
                 self._list_because = "state_lost"
                 self._pause()
             except Fenced:
                 self._feed.on_lost()
                 return
-            except Unread as unread:
-                self._go_on_without(str(unread))
             except TopospreadError as error:
                 if self._stopping.is_set():
                     return
-                self._counters.failures.add_one()
-                self._log_failure(error)
-                if self.resource.is_optional:
-                    self._settle()
-                self._pause()
+                self._contact.lose()
+                if not self._goes_without(error, permitted=permitted):
+                    self._counters.failures.add_one()
+                    self._attempts.log(error)
+                    self._pause()
 
-    def _go_on_without(self, reason: str) -> None:
-        """Note that the kind is not read, and wait for as long as a watch lasts."""
-        resource = self.resource
+    def _why_to_list(self) -> Reason | None:
+        if self._list_because is not None or not self._contact.list_is_due:
+            return self._list_because
+        return "renewed" if self._contact.lost_at is None else "lost"
+
+    def _retract(self) -> None:
+        """Take back how far the kind was read, once, when contact is lost: see sink.retract()."""
+        if self._contact.lost_at is None or self._retracted:
+            return
+        self._queue.unread(self.resource.kind)
+        # What the state does not take now, it is told before the next attempt.
+        with suppress(Unavailable, IdentityChanged):
+            self._feed.sink.retract(self.resource.kind, fence=self._feed.fence)
+            self._retracted = True
+
+    def _goes_without(self, error: TopospreadError, *, permitted: bool) -> bool:
+        """See whether to go on without a kind that could not be read; if so, note it and wait.
+
+        Args:
+            error: of the attempt to read it.
+            permitted: the kinds that are needed were read before the attempt. An API server that
+                is starting refuses these as well.
+        """
+        if not self.resource.is_optional:
+            return False
+        if not permitted:
+            self._attempts.permitted()
+            return False
+        reason, lasts = self._attempts.refused(error, self._verb)
+        if reason and (lasts or not self._was_read):
+            return self._leave_out(reason, lasts)
+        if not reason:
+            self._settle()
+        return False
+
+    def _leave_out(self, reason: str, lasts: bool) -> bool:
+        """Note that the kind is not read, and wait: long when that lasts."""
         try:
-            self._feed.sink.note_unknown(resource.kind, reason, fence=self._feed.fence)
+            if self.unread != reason:
+                self._feed.sink.note_unknown(self.resource.kind, reason, fence=self._feed.fence)
+                LOG.warning("%s: %s: the state is synced without", self.resource.name, reason)
         except Fenced:
             self._feed.on_lost()
             self._stopping.set()
-            return
-        except TopospreadError as error:
-            self._log_failure(error)
-            self._pause()
-            return
-        if self.unread != reason:
-            LOG.warning("%s: %s: the state is synced without", resource.name, reason)
+            return True
+        except TopospreadError as failed:
+            self._attempts.log(failed)
+            return False
         self._list_because, self.unread, self._known = "expired", reason, {}
         self._settle()
-        self._awaited.wait(UNREAD_SECONDS * random.uniform(1.0, 2.0))
-        self._awaited.clear()
+        if lasts:
+            self._wait(UNREAD_SECONDS * random.uniform(1.0, 2.0))
+        else:
+            self._pause()
+        return True
 
     def _settle(self) -> None:
-        self.listed.set()
-        self._feed.on_listed()
+        """Count as listed, once: others need not wait."""
+        if not self.listed.is_set():
+            self.listed.set()
+            self._feed.on_listed()
 
-    @contextmanager
-    def _refused(self, verb: str) -> Iterator[None]:
-        """Turn the refusal of a kind that the state may lack into Unread."""
-        try:
-            yield
-        except Refusal as refusal:
-            reason = why_unread(self.resource, refusal, verb)
-            if not reason or not self.resource.is_optional:
-                raise
-            raise Unread(reason) from refusal
+    @property
+    def is_read(self) -> bool:
+        """Whether the state has all that the API server has of it, as far as can be told."""
+        return self._contact.lost_at is None
+
+    def retry(self) -> None:
+        """Try again at once, if others wait for it: the kinds that are needed are there."""
+        if not self.listed.is_set():
+            self._awaited.set()
 
     def list_again(self) -> None:
         """List anew: the state was lost or refused."""
@@ -210,32 +227,21 @@ class Reflector:
     def gauges(self) -> KindGauges:
         """The state of this kind's sync."""
         watching = self._stream is not None
-        since = 0.0 if watching else time.monotonic() - self._contact_at
+        lag = self._contact.lag(watching=watching)
         return KindGauges(
             kind=self.resource.name,
             watching=watching,
-            lag_seconds=max(since, self._queue.age(self.resource.kind)),
+            lag_seconds=max(lag, self._queue.age(self.resource.kind)),
             objects=len(self._known),
             counters=self._counters,
         )
 
-    def _log_failure(self, error: TopospreadError) -> None:
-        """One line for each thing that goes wrong, and a reminder while it does not change."""
-        if isinstance(error, NoResponse) and (error.logged or not self._failures):
-            # The outage has its one line; a watch that broke off once is nothing to look at.
-            LOG.debug("%s: %s", self.resource.name, error)
-            return
-        text, now = str(error), time.monotonic()
-        last, at = self._logged
-        if self._failures and text == last and now - at < REMINDER_SECONDS:
-            return
-        self._logged = (text, now)
-        LOG.warning("%s: %s", self.resource.name, error)
-
     def _pause(self) -> None:
-        seconds = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 10))
-        self._failures += 1
-        self._stopping.wait(seconds * random.uniform(0.5, 1.0))
+        self._wait(self._attempts.next_pause())
+
+    def _wait(self, seconds: float) -> None:
+        self._awaited.wait(seconds)
+        self._awaited.clear()
 
     def _end_stream(self) -> None:
         if (stream := self._stream) is not None:
@@ -243,84 +249,74 @@ class Reflector:
 
     # ------------------------------ list
 
-    def _look_for_upgrade(self) -> None:
-        """Have the kind listed, and the version with it, when the API server has another one.
-
-        An upgrade ends watches, which a few minutes do as well.
-        """
-        if self.resource.kind is not VERSION_WITH:
-            return
-        version = self._feed.api.kubernetes_version()
-        if version is not None and version != self._kubernetes_version:
-            if self._list_because is None:
-                LOG.info("the API server is of Kubernetes %s now", version)
-                self._list_because = "upgraded"
-            self._kubernetes_version = version
-
     def _list(self, reason: Reason) -> None:
         # Asked for anew while it is under way, it is done once more.
-        self._list_because = None
+        self._list_because, self._verb = None, "list"
         try:
-            with self._refused("list"):
-                objects, version = self._all()
+            if self.resource.kind is VERSION_WITH:
+                self._kubernetes_version = self._feed.api.kubernetes_version()
+            began, objects, version = self._all()
             self._queue.drop(self.resource.kind)
-            newer = self._replace(objects, version, force=False)
-            if newer:
-                # A list is the newest there is: what is newer comes from before a restored backup.
-                LOG.warning(
-                    "%s: the state is newer than the cluster (%d): taking the cluster's",
-                    self.resource.name,
-                    newer,
-                )
-                self._replace(objects, version, force=True)
+            self._replace(objects, version)
         except BaseException:
             self._list_because = reason
             raise
+        if older(version, self._version):
+            LOG.warning(
+                "%s: the API server is at version %s after %s: its history is another one",
+                self.resource.name,
+                version,
+                self._version,
+            )
         self._counters.lists[reason].add_one()
         self._known = {one.key: one.content_hash for one in objects}
         self._version = version
-        self._contact_at = time.monotonic()
-        self.unread = ""
-        self._settle()
-        LOG.info("%s: %d listed", self.resource.name, len(objects))
+        self._contact.listed(since=began)
+        self._retracted, self._was_read, self.unread = False, True, ""
+        self.listed.set()
+        self._feed.on_listed()
+        log = LOG.info if reason == "initial" else LOG.debug
+        log("%s: %d listed", self.resource.name, len(objects))
 
-    def _replace(self, objects: Sequence[ObservedObject], version: str, *, force: bool) -> int:
+    def _replace(self, objects: Sequence[ObservedObject], version: str) -> None:
         if self._stopping.is_set():
             raise ClusterUnavailable("stopping")
-        return self._feed.sink.replace(
+        self._feed.sink.replace(
             self.resource.kind,
             objects,
             version,
-            force=force,
             fence=self._feed.fence,
             kubernetes_version=self._kubernetes_version,
         )
 
-    def _all(self) -> tuple[list[ObservedObject], str]:
-        return list_objects(
-            self._feed.api,
-            self.resource.path,
-            self._query,
-            self._decode,
-            lambda objects, remaining: not self._stopping.is_set(),
-        )
+    def _all(self) -> tuple[float, list[ObservedObject], str]:
+        """When the list was begun, all objects, and the list's version."""
+        with self._feed.lists:
+            began = time.monotonic()
+            objects, version = list_objects(
+                self._feed.api,
+                self.resource.path,
+                self._query,
+                self._decode,
+                lambda objects, remaining: not self._stopping.is_set(),
+            )
+            return began, objects, version
 
     # ------------------------------ watch
 
     def _watch(self) -> None:
-        seconds = WATCH_SECONDS * random.uniform(1.0, 2.0)
+        seconds = self._contact.next_watch()
         query = {
             **self._query,
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
-            "timeoutSeconds": str(int(seconds)),
+            "timeoutSeconds": str(seconds),
         }
-        began = time.monotonic()
-        with self._refused("watch"):
-            stream = self._feed.api.watch(self.resource.path, query, seconds + SILENCE_EXTRA)
-        self._stream = stream
-        silent = True
+        began, self._verb = time.monotonic(), "watch"
+        stream = self._feed.api.watch(self.resource.path, query, seconds + SILENCE_EXTRA)
+        self._stream, silent = stream, True
+        self._attempts.permitted()
         try:
             # Stopped just before there was a stream to end.
             if self._stopping.is_set() or self._list_because is not None:
@@ -328,12 +324,17 @@ class Reflector:
             for line in stream:
                 silent = False
                 self._take_in(line)
-                self._failures = 0
+                self._attempts.succeeded()
         finally:
-            self._contact_at = time.monotonic()
+            self._contact.watched()
             self._stream = None
-        if self._contact_at - began > STABLE_AFTER:
-            self._failures = 0
+        lasted = time.monotonic() - began
+        regular = lasted >= seconds - EARLY
+        if not regular:
+            # As an API server ends watches that is going away, or whose own connection broke.
+            self._contact.lose()
+        if regular or lasted > STABLE_AFTER:
+            self._attempts.succeeded()
         elif silent and self._list_because is None and not self._stopping.is_set():
             raise NoResponse(f"{self.resource.path}: the watch ended at once")
 
@@ -357,7 +358,8 @@ class Reflector:
             self._queue.add(change)
         if version:
             self._version = version
-            if VERSION.fullmatch(version):
+            # Of another history, maybe, until the kind is listed.
+            if self._contact.lost_at is None and VERSION.fullmatch(version):
                 self._queue.read(self.resource.kind, version)
 
     def _changes(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.codec.stored import ends_reservation
 from topospread.service.state.write import IncomingObjects
-from topospread.store.model import Remove, WriteOutcome
+from topospread.store.model import Remove
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,38 +62,36 @@ class Sink:
         objects: Sequence[ObservedObject],
         version: str,
         *,
-        force: bool,
         fence: int,
         kubernetes_version: KubernetesVersion | None = None,
-    ) -> int:
+    ) -> None:
         """Make these the full content of a kind, as of a list's resourceVersion.
+
+        A list is the newest there is: what is newer in the state comes from before the API server
+        was restored, or the watch tells it again.
 
         Args:
             kind: of all the objects.
             objects: each once.
             version: of the list.
-            force: overwrite and remove also what is newer than the list.
             fence: of the lease.
             kubernetes_version: of the API server, to be written with the list; None: not asked.
-
-        Returns:
-            How many objects of the state are newer than the list, and were left alone.
 
         Raises:
             InvalidRequest: an object cannot be stored.
         """
-        replaced = self._writes.replace(
+        self._writes.replace(
             self._cluster,
             kind,
             [[_incoming(one) for one in objects]],
             resource_version=version,
-            force=force,
+            force=True,
             timeout=REPLACE_SECONDS,
             traced=_untraced,
             fence=fence,
             kubernetes_version=kubernetes_version,
+            rewrites=False,
         )
-        return replaced.outcomes[WriteOutcome.IGNORED_STALE]
 
     def write(
         self,
@@ -141,6 +139,12 @@ class Sink:
             traced=_untraced,
             fence=fence,
             unknown={kind: reason},
+        )
+
+    def retract(self, kind: Kind, *, fence: int) -> None:
+        """Take back how far a kind was read, until it is listed: nobody knows what came since."""
+        self._writes.retract(
+            self._cluster, kind, timeout=WRITE_SECONDS, traced=_untraced, fence=fence
         )
 
 

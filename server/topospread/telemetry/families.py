@@ -46,9 +46,9 @@ EVENTS: Final = ("added", "modified", "deleted", "bookmark")
 WRITTEN: Final = ("applied", "deleted", "skipped", "refused")
 """Changes written; heartbeats that were not worth one; objects that cannot be stored."""
 
-REASONS: Final = ("initial", "expired", "state_lost", "upgraded")
-"""Why a kind was listed: at the beginning; the API server has compacted the version that the watch
-began at; the state was lost; the API server has another version (nodes alone)."""
+REASONS: Final = ("initial", "renewed", "lost", "expired", "state_lost")
+"""Why a kind was listed: at the beginning; after some minutes, as always; contact with the API
+server was lost; it has compacted the version that the watch began at; the state was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class KindGauges:
         kind: Kubernetes' name, for example ``Pod``.
         watching: it is listed, and a watch is open.
         lag_seconds: for how long the state may have lacked something that the cluster has: the age
-            of the oldest change not written yet, or of the last contact while there is no watch.
+            of the oldest change not written yet, or since contact was lost until it is listed.
         objects: known to be in the cluster.
         counters: counted since the process began.
     """
