@@ -153,12 +153,13 @@ class ApiServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        # Nobody who loses a watch is answered any more.
+        self._server.shutdown()
+        self._server.server_close()
         self.closing = True
         with self.objects.changed:
             self.objects.changed.notify_all()
-        self._server.shutdown()
         self._server.hang_up()
-        self._server.server_close()
         self._thread.join()
 
 

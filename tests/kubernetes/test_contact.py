@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from topospread.kubernetes.contact import WATCH_SECONDS, Contact
+from topospread.kubernetes.contact import LISTED_PER_SECOND, WATCH_SECONDS, Contact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,9 +33,9 @@ def contact(clock: Clock) -> Contact:
 
 
 def listed(contact: Contact, clock: Clock, took: float) -> None:
-    began = clock.now
+    """Take a list of as many objects as are listed in so many seconds."""
     clock.now += took
-    contact.listed(since=began)
+    contact.listed(round(took * LISTED_PER_SECOND))
 
 
 def watch_until(contact: Contact, clock: Clock, reached: Callable[[], bool]) -> float:
@@ -71,12 +71,21 @@ def test_lists_take_a_hundredth_of_the_time_at_most_and_come_in_any_case(
     listed(contact, clock, took)
     seconds = watch_until(contact, clock, lambda: contact.list_is_due)
     assert took / (seconds + took) <= 0.01
-    assert seconds <= max(99 * took, 2 * WATCH_SECONDS) + 2 * WATCH_SECONDS
+    assert seconds <= max(100 * took, 2 * WATCH_SECONDS) + 2 * WATCH_SECONDS
+
+
+def test_a_list_that_came_slowly_holds_up_no_other(contact: Contact, clock: Clock) -> None:
+    """As from an API server that was starting."""
+    clock.now += 60.0
+    contact.listed(100)
+    contact.lose()
+    clock.now += 1.0
+    assert contact.list_is_due
 
 
 def test_lost_contact_is_followed_by_a_list_at_once(contact: Contact, clock: Clock) -> None:
     listed(contact, clock, 12.0)
-    clock.now += 9 * 12.0
+    clock.now += 10 * 12.0
     due = [contact.list_is_due]
     contact.lose()
     assert [*due, contact.list_is_due] == [False, True]
@@ -90,7 +99,7 @@ def test_lists_take_a_tenth_of_the_time_where_connections_break_all_the_time(
     clock.now += 5.0
     due = [contact.list_is_due]
     assert contact.lag(watching=True) == 5.0, "though it is watched again: it may be another one"
-    assert clock.now + contact.next_watch() == 1012.0 + 9 * 12.0
+    assert clock.now + contact.next_watch() == 1012.0 + 10 * 12.0
     clock.now += contact.next_watch()
     assert [*due, contact.list_is_due] == [False, True]
     listed(contact, clock, 12.0)

@@ -140,7 +140,7 @@ def test_an_excluded_namespace_keeps_no_capacity_back(
 OPTIONAL = [resource.plural for resource in RESOURCES if resource.is_optional]
 
 
-def test_what_an_api_server_refuses_for_a_short_time_stays_as_it_is_known(
+def test_a_kind_that_is_refused_for_a_short_time_stays_as_it_is_known(
     tmp_path: Path, api: ApiServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with synced(tmp_path, api) as (state, server):
@@ -190,7 +190,7 @@ def test_a_new_leader_keeps_what_is_known_while_its_api_server_starts(
         assert unknown(state) == {}
 
 
-def test_a_missing_right_is_told_from_an_api_server_that_is_starting(
+def test_a_missing_right_and_an_api_server_that_is_starting_have_reasons_of_their_own(
     tmp_path: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.forbidden.add("csinodes")

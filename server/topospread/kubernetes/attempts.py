@@ -27,7 +27,7 @@ one whose caches of RBAC are not filled yet refuses what everybody may.
 """
 
 
-class Attempts:
+class FailedAttempts:
     """The attempts to read one kind that failed in a row."""
 
     def __init__(self, resource: Resource) -> None:

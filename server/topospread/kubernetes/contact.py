@@ -18,12 +18,17 @@ client-go has five to ten minutes.
 SHORTEST_WATCH: Final = 2.0
 """Seconds."""
 
-REST: Final = 99.0
-"""A kind is not listed for so many times as long as its last list took, unless contact was lost:
+LISTED_PER_SECOND: Final = 4000
+"""Objects that are listed in a second of this process's time. What a list costs is worked out from
+its size: one that took long because the API server was starting is no reason to wait with the next.
+"""
+
+REST: Final = 100.0
+"""A kind is not listed for so many times as long as its last list takes, unless contact was lost:
 lists take at most one hundredth of the time.
 """
 
-REST_AFTER_LOSS: Final = 9.0
+REST_AFTER_LOSS: Final = 10.0
 """The same when contact was lost: one tenth, where connections break all the time."""
 
 
@@ -63,10 +68,10 @@ class Contact:
             self.lost_at = self._clock()
         self._list_at = min(self._list_at, self._soonest)
 
-    def listed(self, since: float) -> None:
-        """Note that all of a list that was begun then is taken."""
+    def listed(self, objects: int) -> None:
+        """Note that a list of so many objects is taken."""
         self._last = self._clock()
-        took = self._last - since
+        took = objects / LISTED_PER_SECOND
         self.lost_at = None
         self._soonest = self._last + REST_AFTER_LOSS * took
         self._list_at = self._last + max(WATCH_SECONDS * random.uniform(1.0, 2.0), REST * took)

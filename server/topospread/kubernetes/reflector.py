@@ -26,7 +26,7 @@ from topospread.errors import (
     Unavailable,
 )
 from topospread.kubernetes.api_server import NoResponse, failure
-from topospread.kubernetes.attempts import Attempts
+from topospread.kubernetes.attempts import FailedAttempts
 from topospread.kubernetes.contact import WATCH_SECONDS, Contact
 from topospread.kubernetes.objects import (
     DeletedObject,
@@ -105,7 +105,7 @@ class Reflector:
         self._retracted = False
         self._was_read = False
         self._verb = "list"
-        self._attempts = Attempts(resource)
+        self._attempts = FailedAttempts(resource)
 
     # ------------------------------ life
 
@@ -255,7 +255,7 @@ class Reflector:
         try:
             if self.resource.kind is VERSION_WITH:
                 self._kubernetes_version = self._feed.api.kubernetes_version()
-            began, objects, version = self._all()
+            objects, version = self._all()
             self._queue.drop(self.resource.kind)
             self._replace(objects, version)
         except BaseException:
@@ -271,7 +271,7 @@ class Reflector:
         self._counters.lists[reason].add_one()
         self._known = {one.key: one.content_hash for one in objects}
         self._version = version
-        self._contact.listed(since=began)
+        self._contact.listed(len(objects))
         self._retracted, self._was_read, self.unread = False, True, ""
         self.listed.set()
         self._feed.on_listed()
@@ -289,18 +289,15 @@ class Reflector:
             kubernetes_version=self._kubernetes_version,
         )
 
-    def _all(self) -> tuple[float, list[ObservedObject], str]:
-        """When the list was begun, all objects, and the list's version."""
+    def _all(self) -> tuple[list[ObservedObject], str]:
         with self._feed.lists:
-            began = time.monotonic()
-            objects, version = list_objects(
+            return list_objects(
                 self._feed.api,
                 self.resource.path,
                 self._query,
                 self._decode,
                 lambda objects, remaining: not self._stopping.is_set(),
             )
-            return began, objects, version
 
     # ------------------------------ watch
 
