@@ -36,6 +36,7 @@ CAMPAIGNS: Final = {
     "places": "Places a second where the store is far away, beside another commit's.",
     "predictions": "Scale-ins and rebalance plans carried out by real controllers.",
     "overload": "Calls past the queue, and thousands that end early.",
+    "restores": "A real API server whose etcd is restored, killed and started, and the state.",
     "retries": "Seconds until a real kube-scheduler binds what was refused, once there is room.",
     "rollouts": "Rollouts that real controllers carry out, as lint and simulate told before.",
     "silent": "Callers and probes beside connections that say nothing.",

@@ -70,6 +70,9 @@ class Cluster:
         self._binaries = binaries
         self._permissions = permissions
         self._opened = ExitStack()
+        self._running = ExitStack()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._etcd_ports = free_port(), free_port()
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.http = httpx.Client()
@@ -83,9 +86,9 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self._opened.close()
 
-    def start(self, opened: ExitStack, name: str, *arguments: str) -> None:
+    def start(self, opened: ExitStack, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a binary; its end comes with the stack's."""
-        start(opened, self.directory, name, str(self._binaries / name), *arguments)
+        return start(opened, self.directory, name, str(self._binaries / name), *arguments)
 
     def scheduler(self, opened: ExitStack, extender: Mapping[str, Any] | None) -> None:
         """Start a kube-scheduler with an extender, or with its own plugin."""
@@ -211,11 +214,29 @@ class Cluster:
                 trust_env=False,
             )
         )
-        clients, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-        self.start(
-            opened,
+        opened.callback(self.stop)
+        self.run()
+        self._permit()
+
+    @property
+    def data(self) -> Path:
+        """Folder with etcd's data."""
+        return self.directory / "etcd"
+
+    def stop(self, *, kill: bool = False) -> None:
+        """End etcd and the API server, which may run() again."""
+        for process in self._processes if kill else ():
+            process.kill()
+        self._processes = []
+        self._running.close()
+
+    def run(self) -> None:
+        """Start etcd and the API server with the data that is there, and await them."""
+        clients, peers = (f"http://127.0.0.1:{port}" for port in self._etcd_ports)
+        etcd = self.start(
+            self._running,
             "etcd",
-            f"--data-dir={self.directory / 'etcd'}",
+            f"--data-dir={self.data}",
             "--log-level=warn",
             f"--listen-client-urls={clients}",
             f"--advertise-client-urls={clients}",
@@ -227,8 +248,8 @@ class Cluster:
         self._await(f"{clients}/health")
         files = {name: self.directory / name for name in ("server.crt", "server.key")}
         # Without the plugins that would taint nodes nobody runs, and ask for service accounts.
-        self.start(
-            opened,
+        server = self.start(
+            self._running,
             "kube-apiserver",
             f"--etcd-servers={clients}",
             "--bind-address=127.0.0.1",
@@ -245,8 +266,8 @@ class Cluster:
             "--service-cluster-ip-range=10.96.0.0/16",
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         )
+        self._processes = [etcd, server]
         self._await(f"{self.url}/readyz")
-        self._permit()
 
     def _permit(self) -> None:
         """Give topospread's user the ClusterRoles of deploy/kubernetes."""
@@ -282,11 +303,12 @@ class Cluster:
         raise RuntimeError(f"{url} is not ready after {PATIENCE:g} s: see {self.directory}")
 
 
-def start(opened: ExitStack, directory: Path, name: str, *command: str) -> None:
+def start(opened: ExitStack, directory: Path, name: str, *command: str) -> subprocess.Popen[bytes]:
     """Run a program with its output in a file, until the stack closes."""
     log = opened.enter_context((directory / f"{name}.log").open("ab"))
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     opened.callback(_end, process)
+    return process
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
