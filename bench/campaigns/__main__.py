@@ -35,6 +35,7 @@ CAMPAIGNS: Final = {
     "neighbor": "A light caller's latency beside a heavy caller.",
     "places": "Places a second where the store is far away, beside another commit's.",
     "predictions": "Scale-ins and rebalance plans carried out by real controllers.",
+    "products": "Lists that meet in a computation, each as long as is accepted.",
     "overload": "Calls past the queue, and thousands that end early.",
     "restores": "A real API server whose etcd is restored, killed and started, and the state.",
     "retries": "Seconds until a real kube-scheduler binds what was refused, once there is room.",

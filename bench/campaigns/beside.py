@@ -105,7 +105,7 @@ def _planned() -> Mapping[str, tuple[str, bytes]]:
     }
 
 
-def _review(labels: int = 1, containers: int = 1, label: int = 1) -> bytes:
+def review(labels: int = 1, containers: int = 1, label: int = 1) -> bytes:
     """A review of a Deployment with so many labels, containers, and characters of a label."""
     meant = {"app": "app-1", **{f"label-{number}": "x" for number in range(labels)}}
     spread = {
@@ -144,13 +144,13 @@ def _review(labels: int = 1, containers: int = 1, label: int = 1) -> bytes:
 def _heavy_reviews() -> Mapping[str, bytes]:
     """Manifests of some megabytes, as many as API servers pass on."""
     return {
-        "150,000 labels": _review(labels=150_000),
-        "60,000 containers": _review(containers=60_000),
-        "a label of 2 MB": _review(label=2_000_000),
+        "150,000 labels": review(labels=150_000),
+        "60,000 containers": review(containers=60_000),
+        "a label of 2 MB": review(label=2_000_000),
     }
 
 
-def _validate(url: str, review: bytes, seconds: float) -> tuple[list[float], int]:
+def validate(url: str, review: bytes, seconds: float) -> tuple[list[float], int]:
     """Send a review again and again; returns the seconds of each, and how many failed."""
     took, failed = [], 0
     with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as http:
@@ -164,10 +164,10 @@ def _validate(url: str, review: bytes, seconds: float) -> tuple[list[float], int
 
 
 def _apply(url: str, review: bytes, begun: Event) -> None:
-    _, failed = _validate(url, review, MOST_LATE)
+    _, failed = validate(url, review, MOST_LATE)
     if not failed:
         begun.set()
-        _validate(url, review, math.inf)
+        validate(url, review, math.inf)
 
 
 @contextmanager
@@ -191,9 +191,9 @@ def _beside_simulate(server: ServerProcess, seconds: float) -> Iterator[tuple[st
     with HeavyCaller(server.address, 1, f"{PLANNER}Simulate", planned) as heavy:
         time.sleep(seconds / 4)
         for name, question in _planned().items():
-            took, failed = _ask(server.address, question, seconds)
+            took, failed = ask(server.address, question, seconds)
             yield name, max(took), failed
-        took, failed = _validate(server.http, _review(), seconds)
+        took, failed = validate(server.http, review(), seconds)
         # One that is refused holds nobody up.
         yield "the webhook", max(took), failed + heavy.failed
 
@@ -213,7 +213,7 @@ def _writes() -> list[bytes]:
     return written
 
 
-def _ask(address: str, question: tuple[str, bytes], seconds: float) -> tuple[list[float], int]:
+def ask(address: str, question: tuple[str, bytes], seconds: float) -> tuple[list[float], int]:
     """Ask one after the other; returns the seconds of each, and how many failed."""
     method, request = question
     took, failed = [], 0
@@ -231,7 +231,8 @@ def _ask(address: str, question: tuple[str, bytes], seconds: float) -> tuple[lis
     return took, failed
 
 
-def _p99(took: Sequence[float]) -> float:
+def p99(took: Sequence[float]) -> float:
+    """Return the 99th percentile of what was measured."""
     return sorted(took)[int(len(took) * 0.99)]
 
 
@@ -258,15 +259,15 @@ def command(nodes: int, pods: int, seconds: float, server_flags: tuple[str, ...]
         name: str, took: Sequence[float], failed: int, alone: float, most: float = 0.0
     ) -> None:
         """Keep what was measured, and what of it breaks a promise."""
-        ratio = _p99(took) / alone
+        ratio = p99(took) / alone
         figures[name] = {
             "alone_p99_ms": round(alone * 1e3, 2),
-            "beside_p99_ms": round(_p99(took) * 1e3, 2),
+            "beside_p99_ms": round(p99(took) * 1e3, 2),
             "ratio": round(ratio, 1),
             "asked": len(took),
             "failed": failed,
         }
-        if ratio > AIM and _p99(took) > most:
+        if ratio > AIM and p99(took) > most:
             broken.append(f"{name}: its p99 is {ratio:.1f} times as long")
         if failed:
             broken.append(f"{name}: {failed} calls failed")
@@ -285,8 +286,8 @@ def command(nodes: int, pods: int, seconds: float, server_flags: tuple[str, ...]
         }
         questions = _questions()
         for question in questions.values():
-            _ask(server.address, question, seconds / 4)
-        alone = {name: _p99(_ask(server.address, q, seconds)[0]) for name, q in questions.items()}
+            ask(server.address, question, seconds / 4)
+        alone = {name: p99(ask(server.address, q, seconds)[0]) for name, q in questions.items()}
         for what, heavy in others.items():
             for name, question in questions.items():
                 note(f"beside: {name} beside {what}")
@@ -295,7 +296,7 @@ def command(nodes: int, pods: int, seconds: float, server_flags: tuple[str, ...]
                     for caller in callers:
                         caller.__enter__()
                     time.sleep(seconds / 4)
-                    took, failed = _ask(server.address, question, seconds)
+                    took, failed = ask(server.address, question, seconds)
                     refused = sum(caller.failed for caller in callers)
                     answered = sum(caller.answered for caller in callers)
                 finally:
@@ -310,7 +311,7 @@ def command(nodes: int, pods: int, seconds: float, server_flags: tuple[str, ...]
         for what, review in _heavy_reviews().items():
             note(f"beside: EvaluatePod beside manifests with {what}")
             with _applied(server.http, review):
-                took, failed = _ask(server.address, evaluate, seconds)
+                took, failed = ask(server.address, evaluate, seconds)
             name = f"EvaluatePod beside {what}"
             compared(name, took, failed, alone["EvaluatePod"], MOST_LATE)
         for name, slowest, failed in _beside_simulate(server, seconds):

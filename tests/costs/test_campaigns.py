@@ -8,7 +8,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from bench.campaigns import campaign, crowd, neighbor
+import pytest
+
+from bench.campaigns import campaign, crowd, neighbor, products
 from bench.campaigns.measured import HOSTNAME, ZONE
 from tests.servers import Peer, ServerProcess, evaluate_request, node
 from tests.waiting import PATIENCE
@@ -16,8 +18,6 @@ from tests.waiting import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    import pytest
 
 # ------------------------------ a crowd
 
@@ -82,6 +82,19 @@ def test_a_missed_aim_of_a_neighbor_ends_it_with_1(capsys, monkeypatch):
     monkeypatch.setattr(neighbor, "AIM", 0.0)
     assert campaign.run(neighbor.command, [*FEW, "--check"]) == 1
     assert "its p99 beside the heavy caller is" in capsys.readouterr().err
+
+
+# ------------------------------ lists that meet
+
+LITTLE = ("--nodes", "100", "--pods", "500", "--seconds", "1", "--settle", "0", "-o", "json")
+
+
+@pytest.mark.parametrize("name", [*products.PRODUCTS])
+def test_lists_that_meet_are_accepted(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert campaign.run(products.command, [*LITTLE, "--only", name]) == 0
+    found = json.loads(capsys.readouterr().out)[name]
+    assert found["refused"] == 0
+    assert found["answered"] or products.PRODUCTS[name].watches
 
 
 # ------------------------------ clusters
