@@ -74,7 +74,7 @@ class Trial:
         return made
 
     @property
-    def told(self) -> str:
+    def prediction(self) -> str:
         """What was told, once where both agree."""
         return " / ".join(dict.fromkeys(self.said.values()))
 
@@ -252,8 +252,10 @@ def command(binaries: Path, rollouts: int, seed: int, logs: Path | None) -> Outc
         trials = [drawn(number, seed) for number in range(rollouts)]
         with ThreadPoolExecutor(AT_ONCE) as several:
             done = [*several.map(lambda each: carry_out(cluster, directory, each), trials)]
-        told = Counter((each.told or "not asked", each.became) for each in done)
-        figures: dict[str, Any] = {f"{said}: {became}": n for (said, became), n in told.items()}
+        predicted = Counter((each.prediction or "not asked", each.became) for each in done)
+        figures: dict[str, Any] = {
+            f"{said}: {became}": n for (said, became), n in predicted.items()
+        }
         figures |= _by_setting(done)
         if logs is not None:
             lines = [json.dumps({"name": t.name, "said": t.said, "became": t.became}) for t in done]

@@ -74,9 +74,9 @@ def what_if(**changes: Any) -> tuple[str, Callable[[int], Message]]:
     """A simulation of one pod with changes by size."""
 
     def make(size: int) -> Message:
-        supposed = {name: of(size) for name, of in changes.items()}
+        hypothetical = {name: of(size) for name, of in changes.items()}
         made = planner_service_pb2.SimulateRequest(pods=[to_place(asked(0))])
-        made.scenario.changes.CopyFrom(scenario_pb2.SupposedChanges(**supposed))
+        made.scenario.changes.CopyFrom(scenario_pb2.SupposedChanges(**hypothetical))
         return made
 
     return "Simulate", make

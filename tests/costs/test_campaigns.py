@@ -12,6 +12,7 @@ import pytest
 
 from bench.campaigns import campaign, crowd, neighbor, products
 from bench.campaigns.measured import HOSTNAME, ZONE
+from bench.campaigns.product_objects import PRODUCTS
 from tests.servers import Peer, ServerProcess, evaluate_request, node
 from tests.waiting import PATIENCE
 
@@ -89,12 +90,12 @@ def test_a_missed_aim_of_a_neighbor_ends_it_with_1(capsys, monkeypatch):
 LITTLE = ("--nodes", "100", "--pods", "500", "--seconds", "1", "--settle", "0", "-o", "json")
 
 
-@pytest.mark.parametrize("name", [*products.PRODUCTS])
+@pytest.mark.parametrize("name", [*PRODUCTS])
 def test_lists_that_meet_are_accepted(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert campaign.run(products.command, [*LITTLE, "--only", name]) == 0
     found = json.loads(capsys.readouterr().out)[name]
     assert found["refused"] == 0
-    assert found["answered"] or products.PRODUCTS[name].watches
+    assert found["answered"] or PRODUCTS[name].watches
 
 
 # ------------------------------ clusters

@@ -83,7 +83,7 @@ def unknown(state: State) -> dict[str, str]:
     return {Kind.Name(each.kind).removeprefix("KIND_"): each.reason for each in found}
 
 
-def test_it_knows_every_kind_and_where_it_is() -> None:
+def test_feeder_knows_every_kind_and_where_it_is() -> None:
     """A kind that is added to the API is one more of the example's."""
     known = {each.name.removeprefix("KIND_") for each in Kind.DESCRIPTOR.values}
     assert {*KINDS.values()} == known - {"UNSPECIFIED", "RESERVATION"}
@@ -112,7 +112,7 @@ def test_every_kind_is_fed_and_followed(
     until(lambda: not any(any(state.client.list_objects(name)) for name in gone), "the rest")
 
 
-def test_a_refused_kind_is_told_until_it_is_listed(
+def test_a_refused_kind_is_reported_until_it_is_listed(
     api: ApiServer, state: State, feeder: Feeder
 ) -> None:
     api.forbidden |= {"persistentvolumes"}
@@ -124,7 +124,7 @@ def test_a_refused_kind_is_told_until_it_is_listed(
     until(lambda: unknown(state) == {}, "the list")
 
 
-def test_what_was_missed_while_away_is_listed(
+def test_feeder_lists_what_it_missed_while_away(
     objects: Objects, api: ApiServer, state: State, feeder: Feeder
 ) -> None:
     feeder.start()

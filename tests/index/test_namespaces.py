@@ -78,7 +78,7 @@ def test_two_sets_have_in_common_what_both_have(asked: list[tuple[Selector, set[
     assert one & ALL_NAMESPACES == ALL_NAMESPACES & one == one
 
 
-def test_what_is_selected_is_equal_while_other_namespaces_come_and_go() -> None:
+def test_selected_namespaces_are_equal_while_other_namespaces_come_and_go() -> None:
     """Else pods would be counted again for each namespace that somebody makes."""
     team = Selector((Requirement("team", IN, ("x",)),))
     objects = changed(NO_OBJECTS, {"a": (("team", "x"),), "b": (("team", "y"),)})
@@ -89,7 +89,7 @@ def test_what_is_selected_is_equal_while_other_namespaces_come_and_go() -> None:
     assert changed(objects, {"f": (("team", "x"),)}).namespaces_matching(team) != found
 
 
-def test_names_that_are_gone_for_long_take_no_room() -> None:
+def test_names_that_are_gone_for_long_take_no_memory() -> None:
     everywhere = Selector((Requirement("app", NOT_IN, ("x",)),))
     objects = changed(NO_OBJECTS, {"a": ()})
     for number in range(MOST_GONE + 100):

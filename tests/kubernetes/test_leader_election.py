@@ -50,7 +50,7 @@ def holder(state: State, cluster: str = "default") -> str:
     return found.sync_lease.holder_identity
 
 
-def told(server: Any) -> dict[str, str]:
+def reported(server: Any) -> dict[str, str]:
     """Who syncs a cluster, as `status` prints it for programs, but for the moment."""
     said = run("status", "--address", server.address, "-o", "json")
     (cluster,) = json.loads(said.stdout)["clusters"]
@@ -73,7 +73,7 @@ def test_one_of_two_servers_syncs_and_the_other_takes_over(tmp_path: Path) -> No
         leader = holder(state)
         assert leader.startswith(f"{platform.node()}_{os.getpid()}_")
         assert holder(other_state) == leader, "each server tells it"
-        assert told(two) == {"holderIdentity": leader}
+        assert reported(two) == {"holderIdentity": leader}
         assert f" {leader} " in run("status", "--address", two.address).stdout
         assert api.lists("pods") == 1
         objects.put(pod("web-2", "b1"))

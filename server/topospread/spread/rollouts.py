@@ -1,4 +1,4 @@
-"""What becomes of a rolling update, and how that is said."""
+"""The outcome of a rolling update, as it is reported."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import copy
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ def manifest_of(run):
     )
 
 
-def told(command, tmp_path, manifest, state):
+def outcome_reported(command, tmp_path, manifest, state):
     """The end that simulate tells; lint and the exit codes say the same."""
     items = found(command, tmp_path, manifest, state)
     linted = [each for each in items if each["code"] == "RolloutDeadlock"]
@@ -114,13 +115,13 @@ def told(command, tmp_path, manifest, state):
 
 
 @pytest.mark.parametrize("template", ["another image", "another label"])
-def test_what_is_told_of_a_rollout_is_what_became_of_it(bare, tmp_path, template):
+def test_a_rollout_becomes_what_is_reported_of_it(bare, tmp_path, template):
     ends: Counter[tuple[str, str]] = Counter()
     for run in RUNS:
         manifest = manifest_of(run)
         if template == "another label":
             manifest["spec"]["template"]["metadata"]["labels"]["version"] = "2"
-        ends[run["outcome"], told(bare, tmp_path, manifest, state_of(run))] += 1
+        ends[run["outcome"], outcome_reported(bare, tmp_path, manifest, state_of(run))] += 1
     assert ends == {
         ("deadlock", "Waits"): 12,
         # Which old pod goes first is chance there.
@@ -131,7 +132,7 @@ def test_what_is_told_of_a_rollout_is_what_became_of_it(bare, tmp_path, template
 
 
 @pytest.mark.parametrize("run", ROOMY, ids=str)
-def test_nothing_is_said_of_a_rollout_with_room(bare, tmp_path, run):
+def test_nothing_is_said_of_a_rollout_with_capacity_left(bare, tmp_path, run):
     run |= {
         "cpu": "10m",
         "constraint": {"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1},
@@ -145,10 +146,10 @@ def test_nothing_is_said_of_a_rollout_with_room(bare, tmp_path, run):
     ]
     state = [*nodes, REPLICA_SET, *pods]
     assert run["outcome"] == "completed"
-    assert told(bare, tmp_path, manifest_of(run), state) == "Completes"
+    assert outcome_reported(bare, tmp_path, manifest_of(run), state) == "Completes"
 
 
-CASES = {
+CASES: dict[str, list[dict[str, Any]]] = {
     # Lint once counted the old pod of a node that is closed to new ones.
     "closed": [{"zone": "a", "cpu": "2200m"}, {"zone": "b", "cpu": "2200m", "tainted": True}],
     # simulate once said that it waits with maxUnavailable 0, which it is not.
@@ -157,10 +158,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_rollout_that_really_completed_is_told_to(bare, tmp_path, case):
+def test_a_rollout_that_really_completed_is_reported_so(bare, tmp_path, case):
     closed = case == "closed"
     strategy = {"maxSurge": "25%", "maxUnavailable": "25%"}
-    run = {
+    run: dict[str, Any] = {
         "replicas": 2,
         "cpu": "1",
         "constraint": {"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1},
@@ -168,7 +169,7 @@ def test_a_rollout_that_really_completed_is_told_to(bare, tmp_path, case):
     if closed:
         run["constraint"]["nodeTaintsPolicy"] = "Honor"
     run |= strategy if closed else {"maxSurge": 0, "maxUnavailable": 1}
-    nodes = []
+    nodes: list[dict[str, Any]] = []
     for each in CASES[case]:
         taints = [{"key": "out", "effect": "NoSchedule"}] if each.get("tainted") else []
         labels = {
@@ -179,4 +180,4 @@ def test_a_rollout_that_really_completed_is_told_to(bare, tmp_path, case):
         nodes.append(node(each["zone"], labels=labels, allocatable=offered, taints=taints))
     pods = [old_pod(run, number, each["zone"]) for number, each in enumerate(CASES[case])]
     state = [*nodes, REPLICA_SET, *pods]
-    assert told(bare, tmp_path, manifest_of(run), state) == "Completes"
+    assert outcome_reported(bare, tmp_path, manifest_of(run), state) == "Completes"

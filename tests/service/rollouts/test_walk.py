@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 
+from tests.conformance.objects import object_of
 from tests.service.world import constraint, encoded, node, running
 from tests.spread.linting.rollout_model import ends_of, placements, rollouts_end
 from topospread.codec.pods import node_from_proto
@@ -17,26 +18,25 @@ from topospread.kube.rollouts import Rollout, Share
 from topospread.service.decisions.pods import JudgedPod
 from topospread.service.rollouts.walk import RolloutWalk
 from topospread.spread.rollouts import RolloutEnd
-from topospread_client import object_from_manifest
 
 HASH = "pod-template-hash"
 CPU = {"requests": {"cpu": "1"}}
 CONTAINER = {"name": "c", "image": "x", "resources": CPU}
 
 
-def domain(at, room, *, usable=True):
+def domain(at, capacity, *, usable=True):
     """A node in a zone of its own with room for so many pods."""
     made = node(f"n{at}", f"z{at}")
-    made["status"] = {"allocatable": {"cpu": str(room), "memory": "64Gi", "pods": "110"}}
+    made["status"] = {"allocatable": {"cpu": str(capacity), "memory": "64Gi", "pods": "110"}}
     if not usable:
         made["spec"] = {"taints": [{"key": "k", "effect": "NoSchedule"}]}
-    return node_from_proto(object_from_manifest(made).node)
+    return node_from_proto(object_of(made).node)
 
 
 def old_pod(number, at):
     pod = running(f"old-{number}", f"n{at}", labels={"app": "web", HASH: "old"})
     pod["spec"]["containers"] = [CONTAINER]
-    return decode_pod(stored(object_from_manifest(pod)).payload)
+    return decode_pod(stored(object_of(pod)).payload)
 
 
 def new_pod(max_skew, min_domains=None, *, is_scoped=False):
@@ -59,11 +59,11 @@ def walk(empty_world):
     empty_world.apply(node("elsewhere"))
     engine = empty_world.engine
 
-    def walked(start, rooms, surge, unavailable, pod, usable=None):
+    def walked(start, capacities, surge, unavailable, pod, usable=None):
         asked = engine.with_requests(empty_world.ask(), encoded(pod))
         resolved = engine.new_cycle(empty_world.ask()._replace(pod=asked.pod, demand=asked.demand))
         usable = len(start) if usable is None else usable
-        nodes = [domain(at, room, usable=at < usable) for at, room in enumerate(rooms)]
+        nodes = [domain(at, capacity, usable=at < usable) for at, capacity in enumerate(capacities)]
         places = [at for at, pods in enumerate(start) for _ in range(pods)]
         old = [old_pod(number, at) for number, at in enumerate(places)]
         moves = [PodDelta("default", row, 1) for row in old]
@@ -105,19 +105,19 @@ def test_a_rollout_on_tight_nodes_ends_as_one_can(walk, is_scoped):
     wrong, seen = [], set()
     for case in TIGHT:
         start, free, surge, unavailable, max_skew = case
-        rooms = [old + more for old, more in zip(start, free, strict=True)]
+        capacities = [old + more for old, more in zip(start, free, strict=True)]
 
-        def may_come(old, new, rooms=rooms, max_skew=max_skew):
+        def may_come(old, new, capacities=capacities, max_skew=max_skew):
             counted = new if is_scoped else [a + b for a, b in zip(old, new, strict=True)]
             return [
                 d
-                for d, room in enumerate(rooms)
-                if old[d] + new[d] < room and counted[d] + 1 - min(counted) <= max_skew
+                for d, capacity in enumerate(capacities)
+                if old[d] + new[d] < capacity and counted[d] + 1 - min(counted) <= max_skew
             ]
 
         expected = end_of(ends_of(start, sum(start), surge, unavailable, may_come, ranked=True))
         seen.add(expected)
-        found = walk(start, rooms, surge, unavailable, new_pod(max_skew, is_scoped=is_scoped))
+        found = walk(start, capacities, surge, unavailable, new_pod(max_skew, is_scoped=is_scoped))
         assert found.proven
         assert (found.wait is None) == (found.end is RolloutEnd.COMPLETES)
         if found.end is not expected:
@@ -138,7 +138,7 @@ ROOMY = [
 ]
 
 
-def test_a_rollout_with_room_ends_as_one_can(walk):
+def test_a_rollout_with_capacity_left_ends_as_one_can(walk):
     wrong, seen = [], set()
     for case in ROOMY:
         replicas, domains, usable, max_skew, min_domains, surge, unavailable = case
@@ -156,7 +156,7 @@ def test_a_rollout_with_room_ends_as_one_can(walk):
     assert not wrong, f"{len(wrong)}: {wrong[:10]}"
 
 
-def test_a_wait_is_told_with_the_pods_that_run_and_the_schedulers_words(walk):
+def test_a_wait_is_reported_with_the_pods_that_run_and_the_schedulers_words(walk):
     found = walk((1, 1), [1, 1], 1, 0, new_pod(1))
     assert found.end is RolloutEnd.WAITS
     assert (found.wait.old, found.wait.new) == (2, 0)

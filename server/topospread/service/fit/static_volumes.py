@@ -14,7 +14,7 @@ import numpy as np
 
 from topospread.checkpoints import checkpoint
 from topospread.kube.selectors import SelectorError, compile_selector
-from topospread.service.fit.volume_places import AlikeNodes, Place, any_reaches, place_of
+from topospread.service.fit.volume_places import AlikeNodes, VolumePlace, any_reaches, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ def unmatched(
     Returns:
         For each claim, [slots] nodes among these where it finds none.
     """
-    known: dict[str, _Volumes] = {}
+    known: dict[str, _CandidateVolumes] = {}
     candidates = [_candidates(snapshot, claim, known) for claim in claims]
     if sum(each.any for each in candidates) <= 1:
         return (nodes & ~each.reached(snapshot) for each in candidates)
@@ -53,7 +53,7 @@ def unmatched(
 # ------------------------------ the volumes that claims may have
 
 
-class _Volumes:
+class _CandidateVolumes:
     """Volumes that claims may have, those that are chosen first first.
 
     Attributes:
@@ -70,7 +70,7 @@ class _Volumes:
         self.of_class = of_class
         # Smaller volumes are taken first.
         self.ordered = sorted(volumes, key=lambda each: (each.capacity, each.name))
-        self.by_place: dict[Place, list[int]] = {}
+        self.by_place: dict[VolumePlace, list[int]] = {}
         known: dict[int, list[int]] = {}
         for position, volume in enumerate(self.ordered):
             # Equal affinities are mostly one object, whose hash need not be worked out each time.
@@ -97,7 +97,9 @@ class _Candidates:
 
     __slots__ = ("_claim", "_known", "_modes", "_reached", "_selector", "any", "first", "volumes")
 
-    def __init__(self, volumes: _Volumes, claim: PersistentVolumeClaim | None = None) -> None:
+    def __init__(
+        self, volumes: _CandidateVolumes, claim: PersistentVolumeClaim | None = None
+    ) -> None:
         self.volumes = volumes
         self._claim = claim
         self._known: dict[int, bool] = {}
@@ -154,7 +156,7 @@ class _Candidates:
 
 
 def _candidates(
-    snapshot: Snapshot, claim: PersistentVolumeClaim, known: dict[str, _Volumes]
+    snapshot: Snapshot, claim: PersistentVolumeClaim, known: dict[str, _CandidateVolumes]
 ) -> _Candidates:
     """Volumes that a claim may have; a volume that is kept for it is the only one.
 
@@ -172,18 +174,18 @@ def _candidates(
         ):
             # A pod may name the claim twice.
             key = f"{volume.name}/"
-            return _Candidates(known.setdefault(key, _Volumes([volume])))
+            return _Candidates(known.setdefault(key, _CandidateVolumes([volume])))
     return _available(snapshot, claim, known)
 
 
 def _available(
-    snapshot: Snapshot, claim: PersistentVolumeClaim, known: dict[str, _Volumes]
+    snapshot: Snapshot, claim: PersistentVolumeClaim, known: dict[str, _CandidateVolumes]
 ) -> _Candidates:
     """Of the class; the same ones for like claims while its volumes are the same."""
     named, kept = claim.storage_class or "", snapshot.objects.matching
     of_class = snapshot.objects.volumes_of_class(named)
     if not of_class:
-        return _Candidates(known.setdefault("/", _Volumes(())))
+        return _Candidates(known.setdefault("/", _CandidateVolumes(())))
     key = (
         named,
         claim.request,
@@ -199,21 +201,21 @@ def _available(
     volumes = known.get(named)
     if volumes is None:
         last = kept.get(named)
-        same = isinstance(last, _Volumes) and last.of_class is of_class
-        volumes = last if isinstance(last, _Volumes) and same else _free(of_class)
+        same = isinstance(last, _CandidateVolumes) and last.of_class is of_class
+        volumes = last if isinstance(last, _CandidateVolumes) and same else _free(of_class)
         known[named] = volumes
         kept.put(named, volumes, 0, ((volumes, volumes.nbytes),))
     try:
         found = _Candidates(volumes, claim)
     except SelectorError:
-        return _Candidates(known.setdefault("/", _Volumes(())))
+        return _Candidates(known.setdefault("/", _CandidateVolumes(())))
     size = found.nbytes + snapshot.nodes.capacity
     kept.put(key, found, size, ((volumes, volumes.nbytes),))
     return found
 
 
-def _free(of_class: Mapping[str, PersistentVolume]) -> _Volumes:
-    return _Volumes([each for each in of_class.values() if each.claim is None], of_class)
+def _free(of_class: Mapping[str, PersistentVolume]) -> _CandidateVolumes:
+    return _CandidateVolumes([each for each in of_class.values() if each.claim is None], of_class)
 
 
 def _suits(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:

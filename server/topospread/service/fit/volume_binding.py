@@ -165,11 +165,11 @@ def _of_waiting(asked: FitQuestion, claims: Sequence[Waiting]) -> Reasons:
             continue
         name = storage_class.name
         if name not in provided:
-            provided[name] = _served(asked, storage_class), _room(asked, storage_class)
-        served, room = provided[name]
-        sufficient = (
-            asked.snapshot.alive if room is None or not claim.request else room >= claim.request
-        )
+            provided[name] = _served(asked, storage_class), _capacity(asked, storage_class)
+        served, capacity = provided[name]
+        sufficient = asked.snapshot.alive
+        if capacity is not None and claim.request:
+            sufficient = capacity >= claim.request
         nothing = nothing | (wanted & ~served)
         short = short | (wanted & served & ~sufficient)
         left = left & (~wanted | (served & sufficient))
@@ -207,7 +207,7 @@ def _served(asked: FitQuestion, storage_class: StorageClass) -> Bools:
     return asked.snapshot.selected(NodeRequirements(terms=terms))
 
 
-def _room(asked: FitQuestion, storage_class: StorageClass) -> Ints | None:
+def _capacity(asked: FitQuestion, storage_class: StorageClass) -> Ints | None:
     """[slots] bytes of the largest volume that the class's driver can make there; None: any."""
     objects = asked.snapshot.objects
     driver = objects.csi_driver(storage_class.provisioner)
@@ -220,12 +220,12 @@ def _room(asked: FitQuestion, storage_class: StorageClass) -> Ints | None:
         checkpoint()
         if (topology := each.node_topology) is not None:
             largest[topology] = max(_largest(each), largest.get(topology, -1))
-    room = np.full(asked.snapshot.alive.size, -1, np.int64)
+    capacity = np.full(asked.snapshot.alive.size, -1, np.int64)
     for topology, size in largest.items():
         checkpoint()
         here = asked.snapshot.selected(_requirements(topology))
-        np.maximum(room, size, out=room, where=here)
-    return room
+        np.maximum(capacity, size, out=capacity, where=here)
+    return capacity
 
 
 def _largest(capacity: CSIStorageCapacity) -> int:

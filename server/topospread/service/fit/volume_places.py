@@ -20,7 +20,7 @@ BITS: Final = 62
 """Of a number, each for a place that a node reaches or not."""
 
 
-class Place(NamedTuple):
+class VolumePlace(NamedTuple):
     """Nodes that reach a volume: those with a value of a label, as a local volume's, or others."""
 
     key: str
@@ -28,10 +28,10 @@ class Place(NamedTuple):
     affinity: NodeRequirements | None = None
 
 
-EVERYWHERE: Final = Place("", "")
+EVERYWHERE: Final = VolumePlace("", "")
 
 
-def place_of(affinity: NodeRequirements | None) -> Place:
+def place_of(affinity: NodeRequirements | None) -> VolumePlace:
     """The nodes that an affinity selects; all without one."""
     if affinity is None:
         return EVERYWHERE
@@ -40,11 +40,11 @@ def place_of(affinity: NodeRequirements | None) -> Place:
         if not term.match_fields and len(term.match_expressions) == 1:
             (condition,) = term.match_expressions
             if condition.operator == IN and len(condition.values) == 1:
-                return Place(condition.key, condition.values[0])
-    return Place("", "", affinity)
+                return VolumePlace(condition.key, condition.values[0])
+    return VolumePlace("", "", affinity)
 
 
-def _values(places: Iterable[Place]) -> dict[str, list[str]]:
+def _values(places: Iterable[VolumePlace]) -> dict[str, list[str]]:
     """Label values of places by label key; there may be thousands."""
     found: dict[str, list[str]] = {}
     for place in places:
@@ -53,7 +53,7 @@ def _values(places: Iterable[Place]) -> dict[str, list[str]]:
     return found
 
 
-def any_reaches(snapshot: Snapshot, places: Sequence[Place]) -> Bools:
+def any_reaches(snapshot: Snapshot, places: Sequence[VolumePlace]) -> Bools:
     """[slots] nodes of any of the places."""
     found = np.zeros_like(snapshot.alive)
     for key, values in _values(places).items():
@@ -79,7 +79,7 @@ class AlikeNodes:
         first: [groups] the position of a node of each.
     """
 
-    def __init__(self, snapshot: Snapshot, places: Sequence[Place], slots: Ints) -> None:
+    def __init__(self, snapshot: Snapshot, places: Sequence[VolumePlace], slots: Ints) -> None:
         self._slots = slots
         self._columns: list[tuple[Slots, dict[int, int]]] = []
         # A bit for each place that is no value of a label, and each node.

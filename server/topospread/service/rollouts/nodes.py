@@ -98,10 +98,10 @@ def _is_roomy(
     domains = snapshot.domains(constraint.topology_key)
     counted = snapshot.membership(constraint.eligibility, constraint.topology_key).present
     inside = domains.ids >= 0
-    room = np.zeros(len(domains.values), dtype=np.int64)
-    np.add.at(room, domains.ids[inside], free[inside])
+    capacity = np.zeros(len(domains.values), dtype=np.int64)
+    np.add.at(capacity, domains.ids[inside], free[inside])
     enough = int(np.count_nonzero(counted)) >= (constraint.min_domains or 1)
-    return enough and bool((room[counted] >= least).all())
+    return enough and bool((capacity[counted] >= least).all())
 
 
 def _is_single(snapshot: Snapshot, key: str) -> bool:

@@ -302,12 +302,12 @@ def _waiting(cycle: Cycle, suits: Suited, old: int, new: int) -> _Steps:
     spreading = spread_rules(cycle.verdicts)
     order = cycle.view.snapshot.nodes.order
     reasons, _ = suits.reasons(order, spreading)
-    wait = RolloutWait(old, new, suits.message(order.size, reasons), _lacks_room(cycle, suits))
+    wait = RolloutWait(old, new, suits.message(order.size, reasons), _lacks_capacity(cycle, suits))
     gaps = preemption_gaps(cycle.asked, suits, spreading)
     return _Steps(wait=wait, may_preempt=bool(gaps))
 
 
-def _lacks_room(cycle: Cycle, suits: Suited) -> bool:
+def _lacks_capacity(cycle: Cycle, suits: Suited) -> bool:
     """Whether some node would take the pod if it had more resources left."""
     left = cycle.view.snapshot.alive & (cycle.verdicts == FITS)
     for rule in suits.rules():
