@@ -32,7 +32,7 @@ from topospread.service.inspecting.describing import (
     status_message,
     total_messages,
 )
-from topospread.service.inspecting.statuses import STATES, ConstraintFilter, shared_filter
+from topospread.service.inspecting.statuses import STATES, ConstraintFilter
 from topospread.service.messages import meta_of
 from topospread_proto.v1 import inspector_service_pb2 as pb
 
@@ -142,7 +142,7 @@ class InspectorServicer:
         shared = read_envelope(request, wrong)
         wrong.read(check_limit, request.domain_limit)
         wrong.raise_all()
-        changes = _WatchedConstraints(shared_filter(asked))
+        changes = _WatchedConstraints(asked)
         limit = request.domain_limit or LISTED_DOMAINS
         # The filter stays with the watch, as it came and as it is asked.
         held = call.hold(asked.nbytes + request.ByteSize())

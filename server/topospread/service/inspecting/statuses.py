@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from weakref import WeakValueDictionary
 
 import numpy as np
 from typing_extensions import override
@@ -208,7 +207,7 @@ class ConstraintStatus:
         return self._severity[0]
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True)
 class ConstraintFilter:
     """Which constraints are asked for: those that pass all of these. It is hashed once.
 
@@ -261,12 +260,3 @@ class ConstraintFilter:
     def has_state(self, status: ConstraintStatus) -> bool:
         """Whether it passes by its state."""
         return not self.states or status.state in self.states
-
-
-_FILTERS: Final[WeakValueDictionary[ConstraintFilter, ConstraintFilter]] = WeakValueDictionary()
-"""Those that callers ask by now."""
-
-
-def shared_filter(asked: ConstraintFilter) -> ConstraintFilter:
-    """The filter that is like this one; callers who ask for the same share it."""
-    return _FILTERS.setdefault(asked, asked)
