@@ -12,10 +12,11 @@ from tests.conformance.objects import object_of
 from tests.costs.label_products import OF_LABELS
 from tests.costs.products import OF_NODES, Product, node
 from tests.costs.scenario_products import IN_NONE, OF_SCENARIOS
-from tests.costs.volume_products import OF_VOLUMES
+from tests.costs.volume_products import OF_VOLUMES, SLICES_ON_NODES
 from tests.counting import memory, steps
 from topospread.api.local import LocalApi, local_api
 from topospread.codec.stored import stored
+from topospread.index import devices
 from topospread.store.model import Put
 
 if TYPE_CHECKING:
@@ -102,6 +103,11 @@ def test_a_question_costs_the_sum_of_its_lists_and_those_of_the_state(name: str)
 def test_objects_that_come_cost_the_sum_of_their_lists_and_those_of_the_state(name: str) -> None:
     product = PRODUCTS[name]
     assert judged(product, coming(product)) == []
+
+
+def test_slices_on_nodes_are_gathered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "MAX_PLACES", 10)
+    assert judged(SLICES_ON_NODES, asking(SLICES_ON_NODES)) == []
 
 
 def test_each_repeated_field_is_in_a_product_or_has_a_reason() -> None:

@@ -50,6 +50,12 @@ def with_disks(pod: Pod, count: int) -> None:
         source.gce_persistent_disk.pd_name = f"disk-{number}"
 
 
+def with_monitors(pod: Pod, count: int) -> None:
+    rbd = pod.spec.volumes.add(name="v").volume_source.rbd
+    rbd.image = "image"
+    rbd.monitors.extend(f"monitor-{number}" for number in range(count))
+
+
 def with_resources(pod: Pod, count: int) -> None:
     for first in range(0, count, 2):
         limits = pod.spec.containers.add().resources.requests
@@ -78,6 +84,7 @@ KINDS = (
     with_ports,
     with_claims,
     with_disks,
+    with_monitors,
     with_resources,
     with_terms,
     with_one_term,

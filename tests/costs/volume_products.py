@@ -209,6 +209,15 @@ BOTH_WAYS: Final = (
     "together that reach the same volumes, each of which one claim takes"
 )
 
+SLICES_ON_NODES: Final = Product(
+    ("ResourceSliceSpec.devices",),
+    explain(lambda _: using(1)),
+    lambda _: [device_class(), device_claim(0)],
+    slices,
+    nodes=lambda size: 10 * size,
+)
+"""Which are counted together up to a bound."""
+
 OF_VOLUMES: Final = {
     "claims × local volumes": Product(
         ("PodSpec.volumes", "PersistentVolumeSpec.capacity", "VolumeResourceRequirements.requests"),

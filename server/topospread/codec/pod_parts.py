@@ -63,8 +63,8 @@ to match all terms of an affinity at once.
 """
 
 MAX_INDEXED_PARTS: Final = 10_000
-"""Labels, ports, volumes, resources and parts of terms of a pod of the cluster: real ones have
-dozens. The index keeps up to a kilobyte for each.
+"""Labels, ports, volumes and their monitors, resources and parts of terms of a pod of the cluster:
+real ones have dozens. The index keeps up to a kilobyte for each.
 """
 
 MAX_AFFINITY_PARTS: Final = 5000
@@ -197,13 +197,14 @@ def too_much(pod: pb.Pod) -> str:
         len(each.ports) + len(each.resources.requests) + len(each.resources.limits)
         for each in containers
     )
+    monitors = sum(len(each.volume_source.rbd.monitors) for each in spec.volumes)
     others = (pod.metadata.labels, spec.volumes, spec.resource_claims, spec.overhead)
-    parts = of_containers + sum(map(len, others)) + sum(_parts(spec.affinity))
+    parts = of_containers + monitors + sum(map(len, others)) + sum(_parts(spec.affinity))
     if parts <= MAX_INDEXED_PARTS:
         return ""
     return (
-        f"it has {parts} labels, ports, volumes, resources and parts of terms of inter-pod affinity"
-        f" together, of one pod at most {MAX_INDEXED_PARTS} are kept"
+        f"it has {parts} labels, ports, volumes, monitors, resources and parts of terms of"
+        f" inter-pod affinity together, of one pod at most {MAX_INDEXED_PARTS} are kept"
     )
 
 

@@ -56,8 +56,14 @@ def _devices_of(snapshot: Snapshot, driver: str) -> DriverDevices:
         special = _special(pool)
         if special:
             break
-        reached = [(each, _slots(snapshot, each)) for each in pool]
-        places += sum([slots.size for _, slots in reached])
+        reached = []
+        for each in pool:
+            checkpoint()
+            slots = _slots(snapshot, each)
+            places += slots.size
+            if places > MAX_PLACES:
+                break
+            reached.append((each, slots))
         if places > MAX_PLACES:
             special = f"more than {MAX_PLACES} slices on nodes"
             break

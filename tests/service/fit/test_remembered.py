@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.counting import lines
+from topospread.cache import BUDGETS
 from topospread.index.builder import Builder
 from topospread.index.changes import NodeChange, ObjectChange
 from topospread.index.objects import NO_OBJECTS
@@ -85,6 +86,22 @@ def test_like_claims_look_at_no_volume_again() -> None:
     first = lines(lambda: without(builder.snapshot, (1,)))
     again = lines(lambda: without(builder.snapshot, (1,)))
     assert again < 500 < 10 * 500 < first
+
+
+def test_two_claims_take_two_volumes_whatever_is_still_remembered() -> None:
+    builder = Builder()
+    builder.fold([node("n1", "a"), volume("v1", "a", 2)])
+    remembered = builder.snapshot.objects.matching
+
+    def forget_what_is_older() -> None:
+        remembered.put(object(), None, BUDGETS["volumes"].most // 2 - (64 << 10))
+
+    without(builder.snapshot, (1,))
+    forget_what_is_older()
+    without(builder.snapshot, (1,))
+    forget_what_is_older()
+    without(builder.snapshot, (2,))
+    assert [len(each) for each in without(builder.snapshot, (1, 2))] == [0, 1]
 
 
 def test_namespaces_are_selected_once_however_many_selectors_there_are() -> None:

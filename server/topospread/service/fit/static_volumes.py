@@ -195,8 +195,12 @@ def _available(
         claim.selector,
     )
     found = kept.get(key)
-    if isinstance(found, _Candidates) and found.volumes.of_class is of_class:
-        known.setdefault(named, found.volumes)
+    # All claims of one question take from the same volumes, lest two take one.
+    if (
+        isinstance(found, _Candidates)
+        and found.volumes.of_class is of_class
+        and known.setdefault(named, found.volumes) is found.volumes
+    ):
         return found
     volumes = known.get(named)
     if volumes is None:
