@@ -83,15 +83,15 @@ class Server:
             return set()
         return {f"{Kind.Name(each.kind)}: {each.reason}" for each in found}
 
-    def says_so(self) -> bool:
-        """Whether it says that the state may not be the API server's."""
+    def lagging(self) -> set[str]:
+        """Kinds of which it says that the state may not be the API server's."""
         page = httpx.get(f"{self.url}/metrics", trust_env=False).text
-        return any(
-            sample.value > 0
+        return {
+            sample.labels["kind"]
             for family in text_string_to_metric_families(page)
             for sample in family.samples
-            if sample.name == "topospread_sync_lag_seconds"
-        )
+            if sample.name == "topospread_sync_lag_seconds" and sample.value > 0
+        }
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def await_equal(cluster: Cluster, server: Server, limit: float) -> tuple[float, 
         now = time.monotonic()
         if not differ or now - began > limit:
             return now - began, silent, differ
-        if server.says_so():
+        if server.lagging().issuperset(differ):
             silent_since = now
         silent = max(silent, now - silent_since)
         time.sleep(0.1)
@@ -266,7 +266,7 @@ def restart(cluster: Cluster, server: Server, number: int, limit: float, trials:
         cluster.run()
         began = time.monotonic()
         _, silent, differ = await_equal(cluster, server, limit)
-        while server.says_so() and time.monotonic() - began < limit:
+        while server.lagging() and time.monotonic() - began < limit:
             time.sleep(0.1)
     trials.add((time.monotonic() - began, silent, differ), f"restart {number}")
 

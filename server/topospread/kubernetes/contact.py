@@ -58,8 +58,9 @@ class Contact:
 
     def lag(self, *, watching: bool) -> float:
         """Seconds for which the state may have lacked something."""
-        if self.lost_at is not None:
-            return self._clock() - self.lost_at
+        # Another thread asks, for metrics.
+        if (lost_at := self.lost_at) is not None:
+            return self._clock() - lost_at
         return 0.0 if watching else self._clock() - self._last
 
     def lose(self) -> None:

@@ -152,7 +152,7 @@ class Reflector:
         self._queue.unread(self.resource.kind)
         # What the state does not take now, it is told before the next attempt.
         with suppress(Unavailable, IdentityChanged):
-            self._feed.sink.retract(self.resource.kind, fence=self._feed.fence)
+            self._was_read |= self._feed.sink.retract(self.resource.kind, fence=self._feed.fence)
             self._retracted = True
 
     def _goes_without(self, error: TopospreadError, *, permitted: bool) -> bool:

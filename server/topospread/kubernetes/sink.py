@@ -141,9 +141,13 @@ class Sink:
             unknown={kind: reason},
         )
 
-    def retract(self, kind: Kind, *, fence: int) -> None:
-        """Take back how far a kind was read, until it is listed: nobody knows what came since."""
-        self._writes.retract(
+    def retract(self, kind: Kind, *, fence: int) -> bool:
+        """Take back how far a kind was read, until it is listed: nobody knows what came since.
+
+        Returns:
+            Whether the state has the kind as it once was read.
+        """
+        return self._writes.retract(
             self._cluster, kind, timeout=WRITE_SECONDS, traced=_untraced, fence=fence
         )
 

@@ -330,13 +330,17 @@ class StateWriter:
 
     def retract(
         self, cluster: str, kind: Kind, *, timeout: float, traced: Traced, fence: int = 0
-    ) -> None:
+    ) -> bool:
         """Take back how far a kind was read, if that is known: it is not, until it is listed.
+
+        Returns:
+            Whether the state has the kind as it once was read.
 
         Raises:
             And as :meth:`apply`.
         """
-        if self._observed(cluster, kind) not in ("", UNREAD):
+        observed = self._observed(cluster, kind)
+        if observed not in ("", UNREAD):
             self.apply(
                 cluster,
                 (),
@@ -346,6 +350,7 @@ class StateWriter:
                 fence=fence,
                 observed={kind: UNREAD},
             )
+        return observed != ""
 
     def _observed(self, cluster: str, kind: Kind) -> str:
         """Up to which version a kind was read; empty where no sync says."""
