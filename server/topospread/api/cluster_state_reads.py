@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.access.callers import Role
@@ -231,10 +230,10 @@ def _cluster(followed: FollowedCluster) -> pb.Cluster:
         workload_count=snapshot.workload_count,
         reservation_count=len(snapshot.reservations),
         group_count=len(snapshot.groups),
-        corrupt_count=replica.corrupt,
+        corrupt_count=len(snapshot.unreadable),
         corrupt_objects=[
             pb.CorruptObject(kind=kind, namespace=namespace, name=name)
-            for kind, namespace, name in nsmallest(MAX_NAMED, snapshot.unreadable)
+            for kind, namespace, name in snapshot.unreadable[:MAX_NAMED]
         ],
         label_set_count=snapshot.label_sets,
         identity_changed=replica.identity_changed,

@@ -113,7 +113,7 @@ class Builder:
         self._objects = NO_OBJECTS
         self._holdings = NO_HOLDINGS
         self._nominated: Mapping[str, PodRow] = {}
-        self._unreadable: frozenset[tuple[str, str, str]] = frozenset()
+        self._unreadable: tuple[tuple[str, str, str], ...] = ()
         self._pod_classes: Mapping[str, NamespaceClasses] = {}
         self._origin = object()
         self._version_unless_reported = version
@@ -301,7 +301,8 @@ class Builder:
             self._nominated = {pod: row for pod, row in rows.items() if row is not None}
         if batch.unreadable:
             now = {key for key, unreadable in batch.unreadable.items() if unreadable}
-            self._unreadable = self._unreadable.difference(batch.unreadable).union(now)
+            before = set(self._unreadable).difference(batch.unreadable)
+            self._unreadable = tuple(sorted(before | now))
         nodes = self.snapshot.nodes
         if batch.nodes:
             nodes = nodes.changed(batch.nodes, self._slots.capacity)

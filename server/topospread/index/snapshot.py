@@ -206,7 +206,8 @@ class Snapshot:
         reported_version: the one that the cluster reports; None where it reports none.
         controllers: by namespace, of what controls pods; see kube.workloads.controllers_of.
         jobs: how many of these are Jobs.
-        unreadable: kind, namespace and name of stored objects that cannot be read: they are absent.
+        unreadable: kind, namespace and name of stored objects that cannot be read, in order: they
+            are absent.
     """
 
     sequence: int
@@ -228,7 +229,7 @@ class Snapshot:
     reported_version: KubernetesVersion | None = None
     controllers: Mapping[str, KnownControllers] = field(default_factory=dict)
     jobs: int = 0
-    unreadable: frozenset[tuple[str, str, str]] = frozenset()
+    unreadable: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def alive(self) -> Bools:

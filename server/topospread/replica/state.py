@@ -133,7 +133,8 @@ class Decoder:
             yield from self._left_out(key, str(cause))
         except Exception as cause:
             # Whatever is wrong with one object, the others are followed.
-            LOG.exception("cluster %s: cannot take in %s", self._cluster, key)
+            if key not in self.corrupt:
+                LOG.exception("cluster %s: cannot take in %s", self._cluster, key)
             yield from self._left_out(key, f"{type(cause).__name__}: {cause}"[:200])
         else:
             if key in self.corrupt:

@@ -29,7 +29,7 @@ def other_scheduler(asked: FitQuestion) -> str:
 def _unreadable(snapshot: Snapshot) -> Iterator[str]:
     """Objects that are absent because they cannot be read."""
     if snapshot.unreadable:
-        kind, namespace, name = min(snapshot.unreadable)
+        kind, namespace, name = snapshot.unreadable[0]
         others = len(snapshot.unreadable) - 1
         more = f" and {counted(others, 'other object')}" if others else ""
         yield f"what cannot be read: {kind} {f'{namespace}/{name}' if namespace else name}{more}"
