@@ -74,7 +74,10 @@ class BestOptions:
 def _options(request: pb.BestOptionsRequest) -> tuple[list[NodeGroupOption], list[Node]]:
     """The options, and the templates of the groups that are none."""
     templates = request.node_bytes_map or request.node_map
-    nodes = _nodes(templates)
+    # What is wrong is said in the order of the options.
+    asked = [option.node_group_id for option in request.options]
+    groups = dict.fromkeys([*asked, *sorted(templates)])
+    nodes = _nodes({group: templates[group] for group in groups if group in templates})
     options = [
         NodeGroupOption(
             option.node_group_id,
