@@ -125,7 +125,7 @@ def _images(number: int) -> Any:
     for each in range(30):
         rbd = made.volumes.add(name=f"v-{each}").volume_source.rbd
         rbd.image, rbd.pool = f"image-{each}", "rbd"
-        rbd.monitors.extend(f"10.{number}.{one // 250}.{one % 250}" for one in range(1000))
+        rbd.monitors.extend(f"10.{number}.{one // 250}.{one % 250}" for one in range(300))
     return made
 
 

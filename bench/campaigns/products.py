@@ -92,7 +92,7 @@ def _requests(product: Product) -> Iterator[tuple[str, Sequence[bytes]]]:
 
 def _simulated(source: Any) -> Any:
     made = planner_service_pb2.SimulateRequest()
-    made.pods.add(replicas=10).pod.CopyFrom(source)
+    made.pods.add(replicas=3).pod.CopyFrom(source)
     return made
 
 

@@ -2,7 +2,7 @@
 
 A line of all_calls.jsonl is a call: its name, the requests in protobuf's JSON, whether it only
 `reads`, and how many answers to `take` of a stream. `@first` and `@last` stand for the revisions of
-the first and the last write, and `@token` for the lease's, as of the answers.
+the first and the last write, as of the answers.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ OF_SERVERS = {
 }
 """Modules that only what serves needs."""
 
-MOST_MODULES = 199
+MOST_MODULES = 206
 """Of ours, whatever they are named; each costs some half a millisecond."""
 
 

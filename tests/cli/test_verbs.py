@@ -87,7 +87,7 @@ def test_status_shows_the_server_and_its_clusters(loaded, cluster):
     assert "store:         memory:" in said.lines
     assert any(re.fullmatch("settings: +[0-9a-f]{12}", line) for line in said.lines)
     row = next(line for line in said.lines if line.startswith(cluster)).split()
-    assert row[1:8] == ["ok", "-", "(as", "1.38)", "3", "2", "1"], "no version was reported"
+    assert row[1:9] == ["ok", "-", "(as", "1.38)", "-", "3", "2", "1"], "no version, no sync"
     assert cluster in loaded("status", "-o", "name").lines
     value = json.loads(loaded("status", "-o", "json").out)
     mine = next(each for each in value["clusters"] if each["name"] == cluster)
@@ -99,8 +99,8 @@ def test_status_right_after_apply_has_its_counts(topospread, cluster):
     single = CLUSTER.partition("---")[2]
     assert topospread("apply", "-f", "-", stdin=single).code == 0
     row = next(line for line in topospread("status").lines if line.startswith(cluster)).split()
-    assert row[1:8] == ["ok", "-", "(as", "1.38)", "0", "2", "1"]
-    assert row[9] == "0", "nothing lags"
+    assert row[1:9] == ["ok", "-", "(as", "1.38)", "-", "0", "2", "1"]
+    assert row[10] == "0", "nothing lags"
 
 
 def test_status_of_clusters_that_are_not_loaded_has_no_counts(topospread, cluster):

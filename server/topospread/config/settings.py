@@ -264,8 +264,8 @@ class LimitSettings:
     """
 
     max_clusters: Annotated[int, whole("clusters", 1, 10_000)] = 1024
-    """Clusters that a process follows, and past which no write makes another and no lease is for a
-    new one; fewer where its limit of open files allows no more.
+    """Clusters that a process follows, and past which no write makes another; fewer where its limit
+    of open files allows no more.
 
     Each costs a thread, an index and, with Redis, three open files; far more than usual.
     """

@@ -26,7 +26,7 @@
 --    9  tombstones that are kept                           10  number of the precondition's revision, or ""
 --   11  tag of the precondition's revision                 12  fence that the cluster's lease must have, or ""
 --   13  bit of the kind that was listed, or 0              14  bits of the kinds that its feed lists
---   15  front of the names of the kind listed           16  version of the list, or ""
+--   15  front of the names of the kind listed          16  version of the list, or ""
 --   17  how many scopes follow; then the scopes; then five words for each change:
 --       "p", name, value, "", ""                           or "e" for "p": a pod that ends its reservation
 --       "v", name, header, payload, milliseconds or ""     a reservation
