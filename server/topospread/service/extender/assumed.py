@@ -14,11 +14,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
+from sys import getsizeof
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topospread.cache import BUDGETS
+from topospread.cache import BUDGETS, LARGEST_KEY
 from topospread.checkpoints import checkpoint
 from topospread.index.changes import ReservationRow
 from topospread.service.decisions.evaluate import matching
@@ -41,36 +42,60 @@ AssumedPlaces = Sequence[tuple[ReservationRow, int]]
 """Where pods of some labels are assumed to be, and how many; without a node where not known."""
 
 
-@dataclass(frozen=True, slots=True)
+_POD: Final = 400
+_PLACE: Final = 400
+_NAMESPACE: Final = 700
+"""Bytes, about, of a pod, a place and a namespace, without the text that callers wrote."""
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """Where pods of the same labels are assumed to be, and how many.
+
+    Attributes:
+        size: bytes, about, of the row.
+    """
+
+    row: ReservationRow
+    size: int
+    pods: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Assumed:
     """A pod that was answered.
 
     Attributes:
         until: on the clock.
-        size: bytes, about.
+        size: bytes, about, without its place.
     """
 
-    row: ReservationRow
+    place: _Place
     until: float
     size: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Pods:
     """The pods of one cluster and namespace.
 
     Attributes:
-        rows: how many are at each place.
+        by_name: the one that was answered first first.
+        size: bytes, about.
         looked_at: identity and number of the revision in which they were looked for last.
     """
 
-    by_name: dict[str, _Assumed] = field(default_factory=dict)
-    rows: Counter[ReservationRow] = field(default_factory=Counter)
+    by_name: OrderedDict[str, _Assumed] = field(default_factory=OrderedDict)
+    places: dict[ReservationRow, _Place] = field(default_factory=dict)
+    size: int = 0
     looked_at: tuple[str, int] = ("", 0)
 
 
 class AssumedPods:
     """Remembers for a moment which pods filter answered, and where they are assumed to go.
+
+    Where there are too many, the cluster that has the most loses its oldest, of the namespace that
+    has the most: so nobody's pods drive out those of others that have less.
 
     Args:
         clock: monotonic seconds.
@@ -84,6 +109,7 @@ class AssumedPods:
         # All, the one that was answered first first.
         self._order: OrderedDict[tuple[_Scope, str], _Assumed] = OrderedDict()
         self._scopes: dict[_Scope, _Pods] = {}
+        self._clusters: Counter[str] = Counter()
         self._bytes = 0
 
     @property
@@ -110,27 +136,47 @@ class AssumedPods:
             if here is None:
                 return ()
             own = here.by_name.get(pod.name)
-            row = None if own is None else own.row
-            return [(each, number - (each == row)) for each, number in here.rows.items()]
+            place = None if own is None else own.place
+            return [(each.row, each.pods - (each is place)) for each in here.places.values()]
 
     def answered(self, cluster: str, pod: ShapedPod, node: str = "") -> None:
         """Note that a pod was answered nodes; `node`: where it is assumed to go, if known."""
         if not pod.name:
             return
-        scope, now = (cluster, pod.shape.pod.namespace), self._clock()
+        scope, until = (cluster, pod.shape.pod.namespace), self._clock() + ASSUMED_SECONDS
         row = ReservationRow("", tuple(sorted(pod.shape.pod.labels.items())), node)
-        size = 800 + pod.shape.size + len(pod.name)
-        made = _Assumed(row, now + ASSUMED_SECONDS, size)
+        row_size = _PLACE + sum(_size_of(each) for each in row.labels)
+        size = _POD + getsizeof(pod.name)
         with self._lock:
             self._drop(scope, pod.name)
-            self._order[scope, pod.name] = made
-            here = self._scopes.setdefault(scope, _Pods())
-            here.by_name[pod.name] = made
-            here.rows[row] += 1
-            self._bytes += size
+            if row_size + size > LARGEST_KEY:
+                return
+            here = self._scopes.get(scope)
+            if here is None:
+                here = self._scopes[scope] = _Pods()
+                self._grow(scope, here, _NAMESPACE)
+            place = here.places.get(row)
+            if place is None:
+                place = here.places[row] = _Place(row, row_size)
+                self._grow(scope, here, row_size)
+            place.pods += 1
+            made = _Assumed(place, until, size)
+            self._order[scope, pod.name] = here.by_name[pod.name] = made
+            self._grow(scope, here, size)
             while self._bytes > self._budget.most:
-                self._drop(*next(iter(self._order)))
-                self._budget.evicted += 1
+                self._evict()
+
+    def _grow(self, scope: _Scope, here: _Pods, size: int) -> None:
+        here.size += size
+        self._clusters[scope[0]] += size
+        self._bytes += size
+
+    def _evict(self) -> None:
+        scope, here = max(
+            self._scopes.items(), key=lambda item: (self._clusters[item[0][0]], item[1].size)
+        )
+        self._drop(scope, next(iter(here.by_name)))
+        self._budget.evicted += 1
 
     def _drop_seen(self, scope: _Scope, replica: Replica, view: View) -> None:
         """Forget those that the state has, if it is another one than at the last look."""
@@ -153,14 +199,23 @@ class AssumedPods:
         gone = self._order.pop((scope, name), None)
         if gone is None:
             return
-        self._bytes -= gone.size
-        here = self._scopes[scope]
+        here, place = self._scopes[scope], gone.place
         del here.by_name[name]
-        here.rows[gone.row] -= 1
-        if not here.rows[gone.row]:
-            del here.rows[gone.row]
+        self._grow(scope, here, -gone.size)
+        place.pods -= 1
+        if not place.pods:
+            del here.places[place.row]
+            self._grow(scope, here, -place.size)
         if not here.by_name:
             del self._scopes[scope]
+            self._grow(scope, here, -_NAMESPACE)
+            if not self._clusters[scope[0]]:
+                del self._clusters[scope[0]]
+
+
+def _size_of(label: tuple[str, str]) -> int:
+    """Bytes of a label, with its place among others."""
+    return getsizeof(label) + getsizeof(label[0]) + getsizeof(label[1]) + 8
 
 
 def counted_beside(cycle: Cycle, places: AssumedPlaces) -> AssumedPlaces:
