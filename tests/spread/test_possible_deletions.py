@@ -7,11 +7,16 @@ for so few pods, over every order in which they may be listed.
 from __future__ import annotations
 
 import math
+import tracemalloc
+from collections.abc import Sequence
 from itertools import combinations, permutations
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from topospread.spread import possible_deletions as possible
 from topospread.spread.deletion import (
     DeletionCandidate,
     DeletionConstraint,
@@ -20,13 +25,12 @@ from topospread.spread.deletion import (
     replica_set_order,
 )
 from topospread.spread.possible_deletions import (
-    DeletionCut,
     any_cut,
     job_cuts,
     possible_deletions,
     replica_set_cuts,
-    skew_range,
 )
+from topospread.spread.possible_skews import DeletionCut, SkewRange
 
 SECOND = 1_000_000_000
 NOW = 10_000 * SECOND
@@ -114,19 +118,29 @@ def left(spread: DeletionConstraint, gone: frozenset[int]) -> int:
 
 
 @settings(max_examples=150)
-@given(workloads(), st.integers(0, 5))
-def test_every_order_of_a_replica_set_is_within_what_is_said(workload, deletions) -> None:
+@given(workloads(), st.integers(0, 5), st.integers(1, 5))
+def test_every_order_of_a_replica_set_is_within_what_is_said(workload, deletions, at_once) -> None:
     pods, ranks, spread = workload
     deletions = min(deletions, len(pods))
     order = DeletionOrder(pods)
-    said = possible_deletions(replica_set_cuts(order, ranks, NOW, deletions), [spread])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(possible, "AT_ONCE", at_once)
+        said = possible_deletions(replica_set_cuts(order, ranks, NOW, deletions), [spread])
     ((low, high),) = said.skews
-    for now in MOMENTS:
-        for listed in permutations(range(len(pods))):
-            gone = frozenset(sorted_as_go(pods, ranks, listed, now)[:deletions])
-            if deletions < len(pods):
-                assert said.certain <= gone <= said.possible
-            assert low <= left(spread, gone) <= high
+    first = {
+        tuple(sorted_as_go(pods, ranks, listed, now)[: min(deletions, at_once)])
+        for now in MOMENTS
+        for listed in permutations(range(len(pods)))
+    }
+    everything = frozenset(range(len(pods)))
+    # Behind those that go at once any may go.
+    for gone in {
+        frozenset((*some, *others))
+        for some in map(frozenset, first)
+        for others in combinations(everything - some, deletions - len(some))
+    }:
+        assert said.certain <= gone <= said.possible
+        assert low <= left(spread, gone) <= high
     assert frozenset(replica_set_order(order, ranks, NOW)[:deletions]) <= said.possible
 
 
@@ -161,7 +175,11 @@ def test_skews_of_a_choice_are_those_of_all_choices(workload, chosen, first) -> 
     equal = tuple(range(len(certain), len(pods)))
     chosen = min(chosen, len(equal))
     skews = [left(spread, frozenset((*certain, *some))) for some in combinations(equal, chosen)]
-    assert skew_range(spread, DeletionCut(certain, equal, chosen)) == (min(skews), max(skews))
+    # Whatever of the pods is told of all cuts.
+    for shared in (0, 1):
+        known = SkewRange(spread, certain[:shared], equal[:shared])
+        known.add(DeletionCut(certain[shared:], equal[shared:], chosen))
+        assert (known.low, known.high) == (min(skews), max(skews))
 
 
 @given(workloads(), st.integers(0, 5), st.booleans(), st.data())
@@ -199,4 +217,83 @@ def test_more_deletions_than_are_made_at_once_leave_the_rest_open() -> None:
     everything = possible_deletions(replica_set_cuts(order, ranks, NOW, 700), [spread])
     assert everything.certain == frozenset(range(700))
     assert everything.skews == [(0, 0)]
-    assert any_cut(700, 700).certain == range(700)
+    assert possible_deletions(any_cut(700, 700), [spread]).certain == frozenset(range(700))
+
+
+class Read(Sequence[str | None]):
+    """Domains of pods, and how many of them were read."""
+
+    def __init__(self, domains: Sequence[str | None]) -> None:
+        self._domains = domains
+        self.times = 0
+
+    def __len__(self) -> int:
+        return len(self._domains)
+
+    def __getitem__(self, position: Any) -> Any:
+        self.times += 1
+        return self._domains[position]
+
+
+def young_amid_many(pods: int) -> list[DeletionCandidate]:
+    """Pods of which the first 400 go first, and then 220 whose ages pass powers of two soon."""
+    ages = [5000] * 400 + [number % 140 for number in range(220)] + [9000] * (pods - 620)
+    costs = [-1] * 400 + [0] * 220 + [1] * (pods - 620)
+    made = NOW // SECOND
+    return [
+        DeletionCandidate(
+            *("default", f"p{number}", f"u{number}", f"n{number}", "Running"),
+            ready=True,
+            ready_since=made - age,
+            created=made - age,
+            deletion_cost=cost,
+        )
+        for number, (age, cost) in enumerate(zip(ages, costs, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("deletions", [450, 550])
+def test_many_moments_cost_what_their_cell_has(deletions: int) -> None:
+    """Whether or not so many go that ranks are counted anew."""
+    number = 20_000
+    pods, domains = young_amid_many(number), Read([*ZONES, *ZONES] * (number // 6) + ["x", "y"])
+    spread = DeletionConstraint("zone", 1, domains, [True] * number, frozenset(ZONES))
+    order = DeletionOrder(pods)
+    _ = order.unranked
+    judged = list(replica_set_cuts(order, [1.0] * number, NOW, deletions).cuts)
+    assert len(judged) > 200
+    assert sum(len(cut.certain) + len(cut.equal) for cut in judged) <= len(judged) * 220
+    tracemalloc.start()
+    try:
+        said = possible_deletions(replica_set_cuts(order, [1.0] * number, NOW, deletions), [spread])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 500 * number
+    assert domains.times <= 3 * number
+    ((low, high),) = said.skews
+    assert frozenset(range(400)) <= said.certain < said.possible
+    if deletions == 450:
+        assert said.possible <= frozenset(range(620))
+    else:
+        assert said.possible == frozenset(range(number))
+    assert low < high
+
+
+def test_pods_that_may_go_need_not_go_in_any_choice() -> None:
+    """Two of one moment or two of another, as an age passes a power of two: never one of each."""
+
+    def made(name: str, uid: str, age: int) -> DeletionCandidate:
+        since = 2_000_000_000 - age
+        return DeletionCandidate(
+            "default", name, uid, name, "Running", ready=True, ready_since=since, created=since
+        )
+
+    pods = [made("a1", "c", 33), made("a2", "d", 33), made("b1", "a", 40), made("b2", "b", 40)]
+    pods += [made("x", "y", 9000), made("y", "z", 9000)]
+    spread = DeletionConstraint("zone", 1, [*"xxyyxy"], [True] * 6, frozenset("xy"))
+    now = 2_000_000_000 * SECOND
+    said = possible_deletions(replica_set_cuts(DeletionOrder(pods), [1.0] * 6, now, 2), [spread])
+    assert said.certain == frozenset()
+    assert said.possible == frozenset(range(4))
+    assert said.skews == [(2, 2)]

@@ -432,6 +432,18 @@ def domain_counts(spread: DeletionConstraint) -> Counter[str]:
     return counts
 
 
+def domain_numbers(spread: DeletionConstraint, counts: Iterable[str]) -> Ints:
+    """[pods] which of the counted domains each pod counts in; −1 where in none."""
+    number = {domain: number for number, domain in enumerate(counts)}
+    return np.array(
+        [
+            number[domain] if counted and domain is not None else -1
+            for domain, counted in zip(spread.domains, spread.counted, strict=True)
+        ],
+        dtype=np.int64,
+    )
+
+
 def skew_of(spread: DeletionConstraint, counts: Mapping[str, int]) -> int:
     """The skew: pods of the fullest domain above the global minimum."""
     return max(counts.values(), default=0) - _minimum(spread, counts)
@@ -459,14 +471,7 @@ def _skews(order: Sequence[int], spreads: Sequence[DeletionConstraint]) -> Ints:
 
 def _skews_of(order: Ints, spread: DeletionConstraint) -> Ints:
     counts = domain_counts(spread)
-    number = {domain: number for number, domain in enumerate(counts)}
-    domains = np.array(
-        [
-            number[domain] if counted and domain is not None else -1
-            for domain, counted in zip(spread.domains, spread.counted, strict=True)
-        ],
-        dtype=np.int64,
-    )[order]
+    domains = domain_numbers(spread, counts)[order]
     there = domains >= 0
     left = _left(np.fromiter(counts.values(), np.int64, len(counts)), domains[there])
     eligible = np.array([domain in spread.eligible for domain in counts], dtype=np.bool_)

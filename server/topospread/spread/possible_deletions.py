@@ -10,23 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from topospread.checkpoints import checkpoint
 from topospread.spread.deletion import (
     SECOND,
     DeletionCandidate,
     age_bucket,
-    domain_counts,
     job_key,
-    minimum_is_zero,
 )
+from topospread.spread.possible_skews import DeletionCut, SkewRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from topospread.spread.deletion import DeletionConstraint, DeletionOrder
-    from topospread.spread.topology import Ints
 
 MINUTE: Final = 60 * SECOND
 """Nanoseconds from the moment that is asked about, within which the controller may sort."""
@@ -38,19 +34,19 @@ MOST_SORTED: Final = 50_000
 """Pods times moments that are told apart; beyond, all that the rank leaves equal are."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionCut:
-    """Who goes in one order of deletion whose order among equal pods is open.
+@dataclass(frozen=True, slots=True, eq=False)
+class DeletionCuts:
+    """Who goes in each order of deletion that there may be: the cuts of one set of pods.
 
     Attributes:
-        certain: positions of the pods that go.
-        equal: positions of pods of which some go.
-        chosen: how many of these go.
+        cuts: at least one, to be read once: each is made when it is asked for.
+        certain: positions of pods that go in each, beside the cut's own.
+        equal: positions of pods that are among the equal ones of each, beside the cut's own.
     """
 
-    certain: Sequence[int]
+    cuts: Iterable[DeletionCut]
+    certain: Sequence[int] = ()
     equal: Sequence[int] = ()
-    chosen: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,38 +65,51 @@ class PossibleDeletions:
 
 
 def possible_deletions(
-    cuts: Sequence[DeletionCut], spreads: Sequence[DeletionConstraint]
+    cuts: DeletionCuts, spreads: Sequence[DeletionConstraint]
 ) -> PossibleDeletions:
-    """What the cuts of one set of pods leave open; at least one cut."""
-    certain = frozenset.intersection(*(frozenset(cut.certain) for cut in cuts))
-    possible = frozenset[int]().union(*(frozenset((*cut.certain, *cut.equal)) for cut in cuts))
-    skews = []
-    for spread in spreads:
-        ranges = []
-        for cut in cuts:
-            checkpoint()
-            ranges.append(skew_range(spread, cut))
-        skews.append((min(low for low, _ in ranges), max(high for _, high in ranges)))
-    return PossibleDeletions(certain, possible, skews)
+    """What the cuts of one set of pods leave open.
+
+    Of all cuts no more is kept than of one, and each costs what it differs in from the others.
+    """
+    ranges = [SkewRange(spread, cuts.certain, cuts.equal) for spread in spreads]
+    certain: set[int] | None = None
+    possible: set[int] = set()
+    last = None
+    for cut in cuts.cuts:
+        checkpoint()
+        if cut == last:
+            continue
+        last = cut
+        certain = {*cut.certain} if certain is None else certain.intersection(cut.certain)
+        possible.update(cut.certain, cut.equal)
+        for each in ranges:
+            each.add(cut)
+    return PossibleDeletions(
+        frozenset(certain or ()).union(cuts.certain),
+        frozenset(possible).union(cuts.certain, cuts.equal),
+        [(each.low, each.high) for each in ranges],
+    )
 
 
 # ------------------------------ who goes
 
 
-def ordered_cut(order: Sequence[int], deletions: int) -> DeletionCut:
+def ordered_cut(order: Sequence[int], deletions: int) -> DeletionCuts:
     """The cut of an order in which nothing is open."""
-    return DeletionCut(order[:deletions])
+    return DeletionCuts([DeletionCut(order[:deletions])])
 
 
-def any_cut(pods: int, deletions: int) -> DeletionCut:
+def any_cut(pods: int, deletions: int) -> DeletionCuts:
     """The cut of pods of which any may go."""
     everything = range(pods)
-    return DeletionCut(everything) if deletions == pods else DeletionCut((), everything, deletions)
+    if deletions == pods:
+        return ordered_cut(everything, deletions)
+    return DeletionCuts([DeletionCut((), everything, deletions)])
 
 
 def replica_set_cuts(
     order: DeletionOrder, ranks: Sequence[float], now: int, deletions: int
-) -> Sequence[DeletionCut]:
+) -> DeletionCuts:
     """The cuts of a ReplicaSet that deletes so many pods within a minute.
 
     Args:
@@ -110,26 +119,32 @@ def replica_set_cuts(
         deletions: at most all pods.
     """
     pods = order.pods
-    if AT_ONCE < deletions < len(pods):
-        # Ranks are counted anew for those behind.
-        first = replica_set_cuts(order, ranks, now, AT_ONCE)
-        return [_then_any(cut, len(pods), deletions) for cut in first]
+    # Beyond, ranks are counted anew for those behind: any of them may go.
+    at_once = min(deletions, AT_ONCE) if deletions < len(pods) else deletions
     before: list[int] = []
-    for cell in order.equal(ranks):
-        if len(before) + len(cell) > deletions:
-            return _cuts_of_cell(pods, before, cell, now, deletions - len(before))
-        before += cell
-    return [DeletionCut(before)]
+    cells = iter(order.equal(ranks))
+    for cell in cells:
+        if len(before) + len(cell) <= at_once:
+            before += cell
+            continue
+        cuts = _cuts_of_cell(pods, cell, now, at_once - len(before))
+        if at_once == deletions:
+            return DeletionCuts(cuts, before)
+        behind = [position for later in cells for position in later]
+        more = deletions - len(before)
+        return DeletionCuts((_then_any(cut, cell, more) for cut in cuts), before, behind)
+    return ordered_cut(before, deletions)
 
 
-def _then_any(cut: DeletionCut, pods: int, deletions: int) -> DeletionCut:
-    rest = sorted({*range(pods)}.difference(cut.certain))
-    return DeletionCut(cut.certain, rest, deletions - len(cut.certain))
+def _then_any(cut: DeletionCut, cell: Sequence[int], deletions: int) -> DeletionCut:
+    gone = {*cut.certain}
+    rest = tuple(position for position in cell if position not in gone)
+    return DeletionCut(cut.certain, rest, deletions - len(gone))
 
 
 def job_cuts(
     pods: Sequence[DeletionCandidate], order: Sequence[int], ranks: Sequence[float], deletions: int
-) -> Sequence[DeletionCut]:
+) -> DeletionCuts:
     """The cut of a Job, by its order (see deletion.job_order)."""
     keys = [(-rank, *job_key(pod)) for rank, pod in zip(ranks, pods, strict=True)]
     by_index: dict[tuple[int | None, object], int] = {}
@@ -139,49 +154,40 @@ def job_cuts(
             by_index[same] = by_index.get(same, 0) + 1
     if any(pods_there > 1 for pods_there in by_index.values()):
         # Which of equal pods of an index stays is open, and with it who has the rank.
-        return [any_cut(len(pods), deletions)]
+        return any_cut(len(pods), deletions)
     if not 0 < deletions < len(pods):
-        return [ordered_cut(order, deletions)]
+        return ordered_cut(order, deletions)
     first, last = keys[order[deletions]], keys[order[deletions - 1]]
     if first != last:
-        return [ordered_cut(order, deletions)]
+        return ordered_cut(order, deletions)
     equal = [position for position in order if keys[position] == last]
     certain = [position for position in order[:deletions] if keys[position] != last]
-    return [DeletionCut(certain, equal, deletions - len(certain))]
+    return DeletionCuts([DeletionCut(certain, equal, deletions - len(certain))])
 
 
 def _cuts_of_cell(
-    pods: Sequence[DeletionCandidate],
-    before: Sequence[int],
-    cell: Sequence[int],
-    now: int,
-    deletions: int,
-) -> Sequence[DeletionCut]:
+    pods: Sequence[DeletionCandidate], cell: Sequence[int], now: int, deletions: int
+) -> Iterable[DeletionCut]:
     """The cuts where so many go of pods that only their ages and restarts tell apart."""
     if not deletions:
-        return [DeletionCut(before)]
+        return [DeletionCut(())]
     moments = _moments(pods, cell, now)
     if len(moments) * len(cell) > MOST_SORTED:
-        return [DeletionCut(before, cell, deletions)]
-    return [_cut_of_cell(pods, before, cell, moment, deletions) for moment in moments]
+        return [DeletionCut((), cell, deletions)]
+    return (_cut_of_cell(pods, cell, moment, deletions) for moment in moments)
 
 
 def _cut_of_cell(
-    pods: Sequence[DeletionCandidate],
-    before: Sequence[int],
-    cell: Sequence[int],
-    now: int,
-    deletions: int,
+    pods: Sequence[DeletionCandidate], cell: Sequence[int], now: int, deletions: int
 ) -> DeletionCut:
-    checkpoint()
     certain: list[int] = []
     for equal in equal_pods(pods, cell, now):
         if len(certain) + len(equal) > deletions:
             if len(certain) == deletions:
                 break
-            return DeletionCut((*before, *certain), equal, deletions - len(certain))
+            return DeletionCut(certain, equal, deletions - len(certain))
         certain += equal
-    return DeletionCut((*before, *certain))
+    return DeletionCut(certain)
 
 
 def _moments(pods: Sequence[DeletionCandidate], cell: Sequence[int], now: int) -> list[int]:
@@ -254,74 +260,6 @@ def _by_age(
                 yield same, together
                 together, last, same = alike, end, True
             else:
-                together, last, same = [*together, *alike], max(last, end), False
+                together += alike
+                last, same = max(last, end), False
         yield same, together
-
-
-# ------------------------------ what skews are left
-
-
-def skew_range(spread: DeletionConstraint, cut: DeletionCut) -> tuple[int, int]:
-    """The lowest and the highest skew that a cut may leave, each of which it can.
-
-    Any of the equal pods may go: what counts is how many of them each domain has.
-    """
-    counts = domain_counts(spread)
-    equal = dict.fromkeys(counts, 0)
-    for position in cut.certain:
-        if (domain := spread.counted_domain(position)) is not None:
-            counts[domain] -= 1
-    for position in cut.equal:
-        if (domain := spread.counted_domain(position)) is not None:
-            equal[domain] += 1
-    there = np.array(
-        [(pods, equal[domain], domain in spread.eligible) for domain, pods in counts.items()],
-        dtype=np.int64,
-    ).reshape(-1, 3)
-    uncounted = len(cut.equal) - int(there[:, 1].sum())
-    zero = minimum_is_zero(spread)
-    if not there.size:
-        return 0, 0
-    low = _lowest(there, uncounted, cut.chosen, zero=zero)
-    return low, _highest(there, uncounted, cut.chosen, zero=zero)
-
-
-def _lowest(there: Ints, uncounted: int, chosen: int, *, zero: bool) -> int:
-    """Level from the top: the lowest maximum and the highest minimum can be had together."""
-    pods, equal, eligible = there[:, 0], there[:, 1], there[:, 2] > 0
-    bottom, top = int((pods - equal).max()), int(pods.max())
-    while bottom < top:
-        middle = (bottom + top) // 2
-        if int(np.maximum(pods - middle, 0).sum()) <= chosen:
-            top = middle
-        else:
-            bottom = middle + 1
-    if zero:
-        return top
-    low, high = 0, int(pods[eligible].min())
-    elsewhere = uncounted + int(equal[~eligible].sum())
-    while low < high:
-        middle = (low + high + 1) // 2
-        most = int(np.minimum(equal, pods - middle)[eligible].sum())
-        if most + elsewhere >= chosen:
-            low = middle
-        else:
-            high = middle - 1
-    return max(0, top - low)
-
-
-def _highest(there: Ints, uncounted: int, chosen: int, *, zero: bool) -> int:
-    """Take all from one domain, and as few as possible from another."""
-    alike, number = np.unique(there, axis=0, return_counts=True)
-    pods, equal, eligible = alike[:, 0], alike[:, 1], alike[:, 2] > 0
-    every = int(there[:, 1].sum()) + uncounted
-    if zero:
-        return int((pods - np.maximum(0, chosen - (every - equal))).max())
-    taken = np.minimum(equal, chosen)
-    # Rows are the fullest domain, columns the emptiest.
-    others = every - equal[:, None] - equal[None, :]
-    kept = pods[:, None] - np.maximum(0, chosen - taken[None, :] - others)
-    skews = kept - (pods - taken)[None, :]
-    two = ~np.eye(len(alike), dtype=np.bool_) | (number > 1)[:, None]
-    allowed = two & eligible[None, :]
-    return max(0, int(skews[allowed].max(initial=0)))

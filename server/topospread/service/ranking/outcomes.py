@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         DeletionOrder,
         Ranking,
     )
-    from topospread.spread.possible_deletions import DeletionCut, PossibleDeletions
+    from topospread.spread.possible_deletions import PossibleDeletions
 
 MAX_ALTERNATIVES: Final = 1000
 """Pods that an answer lists beside those that go."""
@@ -71,10 +71,10 @@ def outcomes_by_strategy(
     outcomes = {}
     for each in Strategy:
         made = rank(each, order, spreads, found.related, now, deletions)
-        cuts: Sequence[DeletionCut] = [ordered_cut(made.order, deletions)]
+        cuts = ordered_cut(made.order, deletions)
         if len(found.revisions) > 1:
             # How many go of each is not known.
-            cuts = [any_cut(len(order.pods), deletions)]
+            cuts = any_cut(len(order.pods), deletions)
         elif each is Strategy.REPLICA_SET:
             cuts = replica_set_cuts(order, made.ranks, now, deletions)
         outcomes[each] = RankedOutcome(made, possible_deletions(cuts, spreads))
@@ -96,11 +96,10 @@ def own_outcome(
     """The order of a controller that takes no other, by its number; empty for others."""
     if decider is None or not (decider.kind == STATEFUL_SET or decider.is_job):
         return {}
-    cuts: Sequence[DeletionCut]
     if decider.kind == STATEFUL_SET:
         number = deletion_order_pb2.RANK_STRATEGY_STATEFUL_SET
         chosen, ranks = stateful_set_order(pods)
-        cuts = [ordered_cut(chosen, deletions)]
+        cuts = ordered_cut(chosen, deletions)
     else:
         number = deletion_order_pb2.RANK_STRATEGY_JOB
         chosen, ranks = job_order(pods, completions)
