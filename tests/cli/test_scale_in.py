@@ -168,6 +168,29 @@ def test_revisions_that_are_scaled_in_apart_are_named(asked, arguments, noted):
     )
 
 
+TOGETHER = [
+    member("ReplicaSet/web-5d8f", f"web-{n}", f"{zone}1", labels={HASH: "5d8f"})
+    for n, zone in enumerate("aabc", start=4)
+]
+"""Made and ready in one second."""
+
+
+def test_people_see_where_chance_decides(asked):
+    """Those that share a node go first, then one of the others."""
+    three = [*SELECTED, "--delete-count", "3", "--strategy", "replica-set"]
+    answer = asked("file", TOGETHER, three, None)
+    assert "2 pods in any case, and 1 of these 2;" in answer.out
+    assert "replica set   chance  chance " in answer.out
+    assert "keeps maxSkew longest: even" in answer.out
+
+
+def test_strategies_of_several_revisions_are_not_compared(asked):
+    answer = asked("file", [*TOGETHER, *NEW_WEB], [*SELECTED, "--delete-count", "2"], None)
+    assert "0 pods in any case, and 2 of these 5" in answer.out
+    assert answer.out.count(" chance  chance ") == 3
+    assert "keeps maxSkew longest" not in answer.out
+
+
 @pytest.mark.parametrize(
     ("others", "noted"),
     [

@@ -72,7 +72,7 @@ LABELS = {f"app.kubernetes.io/label-{n}": f"some-value-of-a-workload-{n}" for n 
 
 
 @pytest.mark.parametrize("rows", ["one", "each", "namespaces", "long"])
-def test_what_is_counted_is_what_is_kept(assumed: AssumedPods, rows: str) -> None:
+def test_bytes_that_are_counted_are_those_kept(assumed: AssumedPods, rows: str) -> None:
     pods = 300
     if rows == "one":
         answer(assumed, "c", labelled("default", **LABELS), pods)

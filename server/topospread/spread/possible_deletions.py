@@ -8,6 +8,7 @@ order changes with time. What is said here holds at whatever moment of a minute 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import checkpoint
@@ -101,10 +102,7 @@ def ordered_cut(order: Sequence[int], deletions: int) -> DeletionCuts:
 
 def any_cut(pods: int, deletions: int) -> DeletionCuts:
     """The cut of pods of which any may go."""
-    everything = range(pods)
-    if deletions == pods:
-        return ordered_cut(everything, deletions)
-    return DeletionCuts([DeletionCut((), everything, deletions)])
+    return DeletionCuts([_cut([range(pods)], deletions)])
 
 
 def replica_set_cuts(
@@ -146,6 +144,13 @@ def job_cuts(
     pods: Sequence[DeletionCandidate], order: Sequence[int], ranks: Sequence[float], deletions: int
 ) -> DeletionCuts:
     """The cut of a Job, by its order (see deletion.job_order)."""
+    return DeletionCuts([_cut(job_groups(pods, order, ranks), deletions)])
+
+
+def job_groups(
+    pods: Sequence[DeletionCandidate], order: Sequence[int], ranks: Sequence[float]
+) -> Sequence[Sequence[int]]:
+    """Positions in the order in which a Job deletes them, together where that is open."""
     keys = [(-rank, *job_key(pod)) for rank, pod in zip(ranks, pods, strict=True)]
     by_index: dict[tuple[int | None, object], int] = {}
     for pod, key in zip(pods, keys, strict=True):
@@ -154,15 +159,8 @@ def job_cuts(
             by_index[same] = by_index.get(same, 0) + 1
     if any(pods_there > 1 for pods_there in by_index.values()):
         # Which of equal pods of an index stays is open, and with it who has the rank.
-        return any_cut(len(pods), deletions)
-    if not 0 < deletions < len(pods):
-        return ordered_cut(order, deletions)
-    first, last = keys[order[deletions]], keys[order[deletions - 1]]
-    if first != last:
-        return ordered_cut(order, deletions)
-    equal = [position for position in order if keys[position] == last]
-    certain = [position for position in order[:deletions] if keys[position] != last]
-    return DeletionCuts([DeletionCut(certain, equal, deletions - len(certain))])
+        return [order]
+    return [list(equal) for _, equal in groupby(order, key=keys.__getitem__)]
 
 
 def _cuts_of_cell(
@@ -171,17 +169,16 @@ def _cuts_of_cell(
     """The cuts where so many go of pods that only their ages and restarts tell apart."""
     if not deletions:
         return [DeletionCut(())]
-    moments = _moments(pods, cell, now)
+    moments = moments_of(pods, cell, now)
     if len(moments) * len(cell) > MOST_SORTED:
         return [DeletionCut((), cell, deletions)]
-    return (_cut_of_cell(pods, cell, moment, deletions) for moment in moments)
+    return (_cut(equal_pods(pods, cell, moment), deletions) for moment in moments)
 
 
-def _cut_of_cell(
-    pods: Sequence[DeletionCandidate], cell: Sequence[int], now: int, deletions: int
-) -> DeletionCut:
+def _cut(groups: Iterable[Sequence[int]], deletions: int) -> DeletionCut:
+    """The cut of an order of groups in each of which the order is open."""
     certain: list[int] = []
-    for equal in equal_pods(pods, cell, now):
+    for equal in groups:
         if len(certain) + len(equal) > deletions:
             if len(certain) == deletions:
                 break
@@ -190,7 +187,7 @@ def _cut_of_cell(
     return DeletionCut(certain)
 
 
-def _moments(pods: Sequence[DeletionCandidate], cell: Sequence[int], now: int) -> list[int]:
+def moments_of(pods: Sequence[DeletionCandidate], cell: Sequence[int], now: int) -> list[int]:
     """The first moment, and those of the minute from which on ages compare otherwise."""
     found = {now}
     times = {pods[i].ready_since for i in cell if pods[i].ready} | {pods[i].created for i in cell}

@@ -67,7 +67,7 @@ class SkewRange:
         if self._size:
             pods = self._pods - self._by_domain(cut.certain)
             equal = self._equal + self._by_domain(cut.equal)
-            there = _Domains.of(pods, equal, self._eligible)
+            there = _DomainKinds.of(pods, equal, self._eligible)
             uncounted = self._number + len(cut.equal) - int(equal.sum())
             low = _lowest(there, uncounted, cut.chosen, zero=self._zero)
             high = _highest(there, uncounted, cut.chosen, zero=self._zero)
@@ -80,7 +80,7 @@ class SkewRange:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Domains:
+class _DomainKinds:
     """Domains, alike ones together.
 
     Attributes:
@@ -96,7 +96,7 @@ class _Domains:
     number: Ints
 
     @classmethod
-    def of(cls, pods: Ints, equal: Ints, eligible: np.ndarray) -> _Domains:
+    def of(cls, pods: Ints, equal: Ints, eligible: np.ndarray) -> _DomainKinds:
         """Group domains; there is one at least."""
         most = int(equal.max()) + 1
         kinds, number = np.unique((pods * most + equal) * 2 + eligible, return_counts=True)
@@ -104,7 +104,7 @@ class _Domains:
         return cls(*np.divmod(rest, most), alike > 0, number)
 
 
-def _lowest(there: _Domains, uncounted: int, chosen: int, *, zero: bool) -> int:
+def _lowest(there: _DomainKinds, uncounted: int, chosen: int, *, zero: bool) -> int:
     """Level from the top: the lowest maximum and the highest minimum can be had together."""
     pods, equal, eligible, number = there.pods, there.equal, there.eligible, there.number
     bottom, top = int((pods - equal).max()), int(pods.max())
@@ -128,7 +128,7 @@ def _lowest(there: _Domains, uncounted: int, chosen: int, *, zero: bool) -> int:
     return max(0, top - low)
 
 
-def _highest(there: _Domains, uncounted: int, chosen: int, *, zero: bool) -> int:
+def _highest(there: _DomainKinds, uncounted: int, chosen: int, *, zero: bool) -> int:
     """Take all from one domain, and as few as possible from another."""
     pods, equal = there.pods, there.equal
     every = int(there.number @ equal) + uncounted

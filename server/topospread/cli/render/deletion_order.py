@@ -20,7 +20,11 @@ from topospread_proto.v1.deletion_order_pb2 import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread_proto.v1.deletion_order_pb2 import RankedConstraint, RankedPod
+    from topospread_proto.v1.deletion_order_pb2 import (
+        RankedConstraint,
+        RankedPod,
+        RankOutcome,
+    )
     from topospread_proto.v1.planner_service_pb2 import RankDeletionsResponse
 
 _ALTERNATIVES: Final = 20
@@ -49,8 +53,8 @@ _OWN_RANKS: Final = {
 
 _OUTCOMES: Final = (
     Column("STRATEGY", lambda each: _words(each.strategy)),
-    Column("#KEPT", attrgetter("kept_count")),
-    Column("#WITHIN", attrgetter("within_count")),
+    Column("#KEPT", lambda each: _unless_chance(each, each.kept_count)),
+    Column("#WITHIN", lambda each: _unless_chance(each, each.within_count)),
     Column("#LAST SKEW", lambda each: _between(each.lowest_last_skew, each.highest_last_skew)),
 )
 
@@ -116,6 +120,10 @@ def _going(pods: int) -> str:
     return f"{counted(pods, 'pod')} that {'goes' if pods == 1 else 'go'} anyway"
 
 
+def _unless_chance(outcome: RankOutcome, number: int) -> int | str:
+    return number if outcome.certain else "chance"
+
+
 def _between(low: int, high: int) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
@@ -127,7 +135,7 @@ def _chance(ranked: RankDeletionsResponse) -> str | None:
     certain = sum(each.certain for each in ranked.pods)
     some = len(ranked.pods) - certain
     others = some + ranked.alternative_count
-    text = f"{counted(certain, 'pod')} in any case, and any {some} of {others}"
+    text = f"{counted(certain, 'pod')} in any case, and {some} of these {others}"
     if unlisted := ranked.alternative_count - len(_alternatives(ranked)):
         text += f" ({unlisted} are not listed)"
     skews = []

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from topospread.checkpoints import checkpoint
 from topospread.kube.workloads import STATEFUL_SET
 from topospread.service.ranking.request import STRATEGY_NUMBERS
+from topospread.spread.certain_orders import is_certain, replica_set_is_certain
 from topospread.spread.deletion import Strategy, job_order, rank, ranking_of, stateful_set_order
 from topospread.spread.possible_deletions import (
     any_cut,
     job_cuts,
+    job_groups,
     ordered_cut,
     possible_deletions,
     replica_set_cuts,
@@ -36,10 +38,11 @@ MAX_ALTERNATIVES: Final = 1000
 
 
 class RankedOutcome(NamedTuple):
-    """An order, and what is open in it."""
+    """An order, what is open in it, and whether that leaves the skews on the way certain."""
 
     ranking: Ranking
     possible: PossibleDeletions
+    is_certain: bool
 
     def message(
         self, strategy: deletion_order_pb2.RankStrategy.ValueType, present: int
@@ -54,6 +57,7 @@ class RankedOutcome(NamedTuple):
             last_skew=max(last, default=0),
             lowest_last_skew=max((low for low, _ in skews), default=0),
             highest_last_skew=max((high for _, high in skews), default=0),
+            certain=self.is_certain,
         )
 
 
@@ -71,13 +75,15 @@ def outcomes_by_strategy(
     outcomes = {}
     for each in Strategy:
         made = rank(each, order, spreads, found.related, now, deletions)
-        cuts = ordered_cut(made.order, deletions)
+        cuts, certain = ordered_cut(made.order, deletions), True
         if len(found.revisions) > 1:
             # How many go of each is not known.
             cuts = any_cut(len(order.pods), deletions)
+            certain = is_certain([made.order], deletions, spreads)
         elif each is Strategy.REPLICA_SET:
             cuts = replica_set_cuts(order, made.ranks, now, deletions)
-        outcomes[each] = RankedOutcome(made, possible_deletions(cuts, spreads))
+            certain = replica_set_is_certain(order, made.ranks, now, deletions, spreads)
+        outcomes[each] = RankedOutcome(made, possible_deletions(cuts, spreads), certain)
     return outcomes
 
 
@@ -99,13 +105,14 @@ def own_outcome(
     if decider.kind == STATEFUL_SET:
         number = deletion_order_pb2.RANK_STRATEGY_STATEFUL_SET
         chosen, ranks = stateful_set_order(pods)
-        cuts = ordered_cut(chosen, deletions)
+        cuts, certain = ordered_cut(chosen, deletions), True
     else:
         number = deletion_order_pb2.RANK_STRATEGY_JOB
         chosen, ranks = job_order(pods, completions)
         cuts = job_cuts(pods, chosen, ranks, deletions)
+        certain = is_certain(job_groups(pods, chosen, ranks), deletions, spreads)
     ranking = ranking_of(chosen, ranks, spreads, deletions)
-    return {number: RankedOutcome(ranking, possible_deletions(cuts, spreads))}
+    return {number: RankedOutcome(ranking, possible_deletions(cuts, spreads), certain)}
 
 
 def add_pods(
@@ -115,7 +122,7 @@ def add_pods(
     spreads: Sequence[DeletionConstraint],
 ) -> None:
     """The pods that go in an order, and those that may go in the place of some."""
-    ranking, possible = outcome
+    ranking, possible, _ = outcome
 
     def ranked(position: int) -> deletion_order_pb2.RankedPod:
         pod = pods[position]

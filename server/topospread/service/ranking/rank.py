@@ -147,8 +147,9 @@ class DeletionRanker:
                 response.notes.append(_NO_CONSTRAINTS)
             by_strategy = outcomes_by_strategy(order, spreads, found, now, deletions)
             outcome, outcomes = by_strategy[STRATEGIES[request.strategy]], numbered(by_strategy)
-            if spreads:
-                rankings = {each: made.ranking for each, made in by_strategy.items()}
+            # What chance decides keeps nothing for sure.
+            rankings = {each: made.ranking for each, made in by_strategy.items() if made.is_certain}
+            if spreads and rankings:
                 response.keeps_longest = STRATEGY_NUMBERS[best(rankings)]
         add_pods(response, pods, outcome, spreads)
         for (constraint, limits), each, skews in zip(
