@@ -16,9 +16,9 @@ from tests.reference.constraints import Gates, Question
 from tests.reference.filtering import pre_filter
 from tests.reference.snapshot import Snapshot
 from tests.service.rebalancing.cases import cluster_of
-from tests.service.rebalancing.judging import Cluster, above, may_go, moved
+from tests.service.rebalancing.judging import Cluster, above, may_go
 from tests.service.rebalancing.test_properties import clusters
-from tests.service.world import ZONE, World, constraint, node, running, world
+from tests.service.world import HOSTNAME, ZONE, World, constraint, node, running, world
 from topospread.kube.violations import Problems
 from topospread.service.rebalancing import free_choice
 from topospread.service.rebalancing.plan import RebalancePlanner
@@ -26,7 +26,7 @@ from topospread_proto.v1.common_pb2 import OPTIMALITY_BEST_FOUND, OPTIMALITY_PRO
 from topospread_proto.v1.planner_service_pb2 import PlanRebalanceRequest, PlanRebalanceResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 Json = dict[str, Any]
 
@@ -42,26 +42,43 @@ def ends(cluster: Cluster, plan: PlanRebalanceResponse) -> Iterator[Cluster]:
     """The clusters that the scheduler can make of a plan; where a replacement waits, it ends."""
     pods = {pod["metadata"]["name"]: pod for pod in cluster["pods"]}
     clusters = {shape(cluster): cluster}
-    for _, group in groupby(plan.evictions, key=lambda each: each.group_index):
-        steps = [each.pod.name for each in group]
-        at_once = plan.groups[plan.evictions[0].group_index].at_once
-        following: dict[object, Cluster] = {}
-        if at_once:
-            return  # in any order: not tried here
-        for name in steps:
-            following = {}
-            for each in clusters.values():
-                without = moved(each, name, None)
-                there = [n for n in nodes_of(each) if may_go(without, pods[name], n)]
-                if not there:
-                    assert any(group.replacement_may_wait for group in plan.groups)
-                    yield without
-                for node_name in there:
-                    spec = {**pods[name]["spec"], "nodeName": node_name}
-                    made = {**without, "pods": [*without["pods"], {**pods[name], "spec": spec}]}
-                    following[shape(made)] = made
-            clusters = following
+    for number, of_group in groupby(plan.evictions, key=lambda each: each.group_index):
+        names = [each.pod.name for each in of_group]
+        at_once, waits = plan.groups[number].at_once, plan.groups[number].replacement_may_wait
+        # Steps one after the other; or all pods are evicted, and then any of them is next.
+        for step in [names] if at_once else [[name] for name in names]:
+            clusters = without(clusters.values(), step)
+            for _ in step:
+                following: dict[object, Cluster] = {}
+                for each in clusters.values():
+                    placed = [made for name in step for made in put(each, pods[name])]
+                    if not placed:
+                        assert waits
+                        yield each
+                    following.update((shape(made), made) for made in placed)
+                clusters = following
     yield from clusters.values()
+
+
+def without(clusters: Iterable[Cluster], names: Sequence[str]) -> dict[object, Cluster]:
+    """The clusters, and these pods are evicted."""
+    found: dict[object, Cluster] = {}
+    for each in clusters:
+        left = [pod for pod in each["pods"] if pod["metadata"]["name"] not in names]
+        made = {**each, "pods": left}
+        found[shape(made)] = made
+    return found
+
+
+def put(cluster: Cluster, pod: Json) -> Iterator[Cluster]:
+    """The cluster with a replacement on each node that lets it in; none where it is there."""
+    name = pod["metadata"]["name"]
+    if any(each["metadata"]["name"] == name for each in cluster["pods"]):
+        return
+    for node_name in nodes_of(cluster):
+        if may_go(cluster, pod, node_name):
+            there = {**pod, "spec": {**pod["spec"], "nodeName": node_name}}
+            yield {**cluster, "pods": [*cluster["pods"], there]}
 
 
 def nodes_of(cluster: Cluster) -> list[str]:
@@ -93,6 +110,15 @@ def test_no_choice_of_the_scheduler_leaves_more_than_is_said(cluster: Cluster) -
     with world() as made:
         made.apply(*cluster["nodes"], *cluster["pods"])
         plan = planned(made)
+    if not plan.evictions:
+        # Nothing is to be done, or nothing can be.
+        assert (plan.remaining_constraint_count > 0) == bool(above(cluster))
+        return
+    hold_at_the_ends(cluster, plan)
+
+
+def hold_at_the_ends(cluster: Cluster, plan: PlanRebalanceResponse) -> int:
+    """Each end is as the plan says; returns how many there are."""
     said = Counter(skews(cluster)) if len(plan.groups) > 1 else Counter[str]()
     most = {
         each["maxSkew"]
@@ -104,10 +130,64 @@ def test_no_choice_of_the_scheduler_leaves_more_than_is_said(cluster: Cluster) -
             key = each.constraint.topology_key
             said[key] = max(said[key], each.highest_skew_after, *most)
     proven = plan.optimality == OPTIMALITY_PROVEN and not plan.remaining_constraint_count
-    for end in ends(cluster, plan) if plan.evictions else ():
+    found = 0
+    for end in ends(cluster, plan):
+        found += 1
         assert all(skew <= said[key] for key, skew in skews(end).items())
         if proven:
             assert above(end) == []
+    assert found
+    return found
+
+
+def test_pods_evicted_at_once_may_come_back_in_any_order() -> None:
+    """Two of zone a: each alone would find nowhere but zone a again."""
+    item: Json = {
+        "nodes": {
+            "n0": {"zone": "a", "rack": "r1"},
+            "n1": {"zone": "b", "rack": "r1"},
+            "n2": {"zone": "c", "rack": "r2"},
+        },
+        "keys": ["zone", "rack"],
+        "pods": [
+            {"name": "bare-0", "node": "n0", "free": True},
+            {"name": "bare-2", "node": "n2", "free": True},
+            {"name": "p0", "node": "n0"},
+            {"name": "p1", "node": "n0"},
+        ],
+    }
+    cluster = cluster_of(item)
+    for pod in cluster["pods"]:
+        if pod["metadata"]["name"].startswith("bare"):
+            del pod["metadata"]["ownerReferences"]
+    with world() as made:
+        made.apply(*cluster["nodes"], *cluster["pods"])
+        plan = planned(made)
+    assert [group.at_once for group in plan.groups] == [True]
+    assert hold_at_the_ends(cluster, plan) > 1
+
+
+@pytest.mark.parametrize("workloads", [1, 2, 3])
+def test_other_groups_leave_capacity_where_nodes_have_plenty(workloads: int) -> None:
+    """Each node is a place of its own to a constraint over hosts."""
+    keys = (constraint(ZONE), constraint(HOSTNAME, maxSkew=2))
+    objects: list[Json] = [node(f"n{number}", f"z{number % 3}") for number in range(12)]
+    for workload in range(workloads):
+        app = f"w{workload}"
+        for number, on in enumerate((0, 3, 6, 9, 1, 2)):
+            pod = running(f"{app}-{number}", f"n{on}", uid=f"{app}-{number}", app=app)
+            owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": app}
+            pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+            pod["metadata"]["labels"] = {"app": app}
+            pod["spec"]["topologySpreadConstraints"] = [
+                {**key, "labelSelector": {"matchLabels": {"app": app}}} for key in keys
+            ]
+            pod["spec"]["containers"] = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+            objects.append(pod)
+    with world() as made:
+        made.apply(*objects)
+        groups = planned(made).groups
+    assert [group.optimality for group in groups] == [OPTIMALITY_PROVEN] * workloads
 
 
 def made_of(made: World, counts: Sequence[int], nodes: int, *constraints: Json) -> None:

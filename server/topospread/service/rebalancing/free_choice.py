@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 
     from topospread.checkpoints import CooperativeYield
     from topospread.index.snapshot import Snapshot
+    from topospread.kube.demands import Demand
     from topospread.service.rebalancing.evictions import EvictionSequence
     from topospread.service.rebalancing.inventory import ConstraintComponent
     from topospread.service.rebalancing.model import RebalanceModel
     from topospread.spread.topology import Bools, Ints
 
-    Arrivals = NDArray[np.int64]
-    """[kinds, places] replacements that are there."""
+    Arrivals = NDArray[np.int16]
+    """[kinds, places] replacements that are there; never more than MOST_STEPS."""
 
 MOST_STEPS: Final = 3_000
 MOST_CELLS: Final = 5_000_000
-"""Replacements that are put somewhere in one plan's walk, and these times places: some tenths of a
-second. Beyond, a bound is told that needs no walk."""
+"""Replacements that are put somewhere in one plan's walk, and these times the numbers that a state
+has: some tenths of a second, and 10 MB. Beyond, a bound is told that needs no walk."""
 
 
 class WorstEnd(NamedTuple):
@@ -53,7 +54,7 @@ def worst_end(
     model: RebalanceModel,
     sequence: EvictionSequence,
     state: Snapshot,
-    spoiled: int,
+    spoiled: Sequence[Demand],
     turn: CooperativeYield,
 ) -> WorstEnd:
     """What a plan for a component may leave at most.
@@ -63,7 +64,7 @@ def worst_end(
         model: of their pods.
         sequence: the plan.
         state: before it.
-        spoiled: replacements of other groups, which may be anywhere by then.
+        spoiled: what replacements of other groups demand, which may be anywhere by then.
         turn: called for each state.
     """
     limits = [CountedLimit(limit, state) for limit in component.limits]
@@ -99,33 +100,41 @@ class _ChoiceWalk:
         if self.at_once and len({kind.number for kind, _ in self.steps}) > 1:
             return None  # the scheduler may take them in any order
         self.gone = [np.zeros_like(limit.counts) for limit in self.limits]
-        kinds = 1 + max(kind.number for kind, _ in self.steps)
-        states = [np.zeros((kinds, self.places.size), dtype=np.int64)]
-        ends = []
+        shape = len(self.places.kinds), self.places.size
+        if len(self.steps) > MOST_STEPS or len(self.steps) * shape[0] * shape[1] > MOST_CELLS:
+            return None  # each step puts a replacement somewhere
+        states = [np.zeros(shape, dtype=np.int16)]
+        highest = [0] * len(self.limits)
+        may_wait = False
         try:
             for kind, slot in self.steps if self.at_once else ():
                 self._evict(kind, slot)
             for kind, slot in self.steps:
                 if not self.at_once:
                     self._evict(kind, slot)
-                made: dict[bytes, Arrivals] = {}
+                made: dict[bytes, None] = {}
                 for state in states:
                     counts = self._counts(state)
                     fits = self.places.fits(kind, counts)
-                    if not (fits & (kind.capacity > state.sum(axis=0))).any():
-                        ends.append(counts)  # it may wait for good
+                    if not (fits & (kind.capacity > state[kind.number])).any():
+                        may_wait = True  # for good
+                        highest = self._highest(highest, counts)
                     for each in self._put(state, kind, fits):
-                        made[each.tobytes()] = each
-                states = [*made.values()]
+                        made[each.tobytes()] = None
+                # A state is no more than its key.
+                states = [np.frombuffer(key, dtype=np.int16).reshape(shape) for key in made]
         except _TooFarError:
             return None
-        may_wait = bool(ends)
-        ends += map(self._counts, states)
-        skews = [
-            max(limit.skew(counts[number]) for counts in ends)
-            for number, limit in enumerate(self.limits)
+        for state in states:
+            highest = self._highest(highest, self._counts(state))
+        return WorstEnd(highest, may_wait)
+
+    def _highest(self, found: Sequence[int], counts: Sequence[Ints]) -> list[int]:
+        """For each limit the highest skew so far, with one more end."""
+        return [
+            max(before, limit.skew(pods))
+            for before, limit, pods in zip(found, self.limits, counts, strict=True)
         ]
-        return WorstEnd(skews, may_wait)
 
     def bound(self, number: int) -> int:
         """A skew of one limit that no end is above, also of those that were not walked.
@@ -177,7 +186,7 @@ class _ChoiceWalk:
         first[1:] = (alike[:, 1:] != alike[:, :-1]).any(axis=0)
         for place in slots[first].tolist():
             self.walked += 1
-            if self.walked > MOST_STEPS or self.walked * self.places.size > MOST_CELLS:
+            if self.walked > MOST_STEPS or self.walked * state.size > MOST_CELLS:
                 raise _TooFarError
             made = state.copy()
             made[kind.number, place] += 1

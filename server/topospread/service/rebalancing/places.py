@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topospread.index.snapshot import PODS
 from topospread.service.fit.headroom import headroom_of
 from topospread.service.rebalancing.inventory import skew_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from topospread.index.snapshot import Snapshot
     from topospread.kube.demands import Demand
@@ -60,7 +64,7 @@ class PodKind:
         type: in the model.
         own: the limits that their own hard constraints set.
         matches: for each limit, whether they count.
-        capacity: [places] how many find room for certain.
+        capacity: [places] how many find room for certain, wherever pods of other kinds are.
     """
 
     number: int
@@ -105,7 +109,7 @@ class NodePlaces:
         steps: Sequence[tuple[PodKind, int]],
         model: RebalanceModel,
         state: Snapshot,
-        spoiled: int,
+        spoiled: Sequence[Demand],
     ) -> None:
         self.limits = limits
         self.kinds = sorted({kind for kind, _ in steps}, key=lambda kind: kind.number)
@@ -124,10 +128,16 @@ class NodePlaces:
         self.counted: Sequence[Bools] = [rows[:, many + n] > 0 for n in range(many)]
         self.reach: Sequence[Bools] = [rows[:, 2 * many + n] > 0 for n in range(len(suits))]
         of_slot = place[of_node.reshape(-1)]
+        own = Counter(kind for kind, _ in steps)
+        every = Counter(spoiled)
+        for kind, pods in own.items():
+            every[model.demands[kind.type]] += pods
         for kind, there in zip(self.kinds, suits, strict=True):
-            others = sum(each is not kind for each, _ in steps) + spoiled
-            headroom = np.where(there, _headroom(state, model.demands[kind.type]), 0)[alive]
-            kind.capacity = _sure_capacity(headroom, of_slot, self.size, others)
+            demand = model.demands[kind.type]
+            others = every - Counter({demand: own[kind]})
+            kind.capacity = SureCapacity(state, demand, there, alive).sure(
+                others, of_slot, self.size
+            )
 
     @property
     def size(self) -> int:
@@ -179,17 +189,52 @@ def _roles(
     )
 
 
-def _headroom(state: Snapshot, demand: Demand) -> Ints:
-    """[slots] pods for which there is room; 0 where other filters may refuse them, too."""
-    if demand.has_terms or demand.volumes or demand.resource_claims:
-        return np.zeros(state.alive.size, dtype=np.int64)
-    return headroom_of(state, demand)
+@dataclass(frozen=True, slots=True)
+class SureCapacity:
+    """Capacity for pods on the nodes that suit them.
+
+    Attributes:
+        suits: [slots] those nodes.
+        alive: [nodes] slots.
+    """
+
+    state: Snapshot
+    demand: Demand
+    suits: Bools
+    alive: NDArray[np.intp]
+
+    def sure(self, others: Counter[Demand], of_node: Ints, size: int) -> Ints:
+        """[places] pods that find room wherever others come; 0 where other filters may refuse them.
+
+        The higher of two bounds: each of the others takes away no more than one node, at worst the
+        roomiest; and from no node they take more than all of them together demand.
+        """
+        demand = self.demand
+        refused = demand.has_terms or demand.volumes or demand.resource_claims
+        if refused or any(each.anti_affinity for each in others):
+            return np.zeros(size, dtype=np.int64)
+        headroom = self._beside({})
+        order = np.lexsort((-headroom, of_node))
+        place = of_node[order]
+        first = np.searchsorted(place, place, side="left")
+        kept = np.arange(place.size) - first >= others.total()
+        one_each = np.bincount(place, weights=np.where(kept, headroom[order], 0), minlength=size)
+        if demand.ports and any(each.ports for each in others):
+            return one_each.astype(np.int64)
+        left = self._beside(_taken(others))
+        together = np.bincount(of_node, weights=left, minlength=size)
+        return np.maximum(one_each, together).astype(np.int64)
+
+    def _beside(self, taken: Mapping[str, int]) -> Ints:
+        """[nodes] pods for which there is room beside what others take."""
+        found: Ints = np.where(self.suits, headroom_of(self.state, self.demand, taken), 0)
+        return found[self.alive]
 
 
-def _sure_capacity(headroom: Ints, of_node: Ints, size: int, others: int) -> Ints:
-    """[places] pods that find room though others came, each to where it takes away most."""
-    order = np.lexsort((-headroom, of_node))
-    place = of_node[order]
-    first = np.searchsorted(place, place, side="left")
-    left = np.where(np.arange(place.size) - first >= others, headroom[order], 0)
-    return np.bincount(place, weights=left, minlength=size).astype(np.int64)
+def _taken(demands: Counter[Demand]) -> Counter[str]:
+    """What pods take of their nodes together."""
+    taken = Counter({PODS: demands.total()})
+    for demand, pods in demands.items():
+        for name, amount in demand.requests:
+            taken[name] += pods * amount
+    return taken

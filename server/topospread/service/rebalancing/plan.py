@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from topospread.index.snapshot import Snapshot
+    from topospread.kube.demands import Demand
     from topospread.kube.violations import Problems
     from topospread.replica.view import View
     from topospread.service.decisions.engine import Engine
@@ -57,6 +58,7 @@ class _RebalanceRun:
 
     Attributes:
         used: evictions by slot, and by namespace.
+        replaced: what the replacements of those demand.
         search_until: on the monotonic clock.
         response: has the evictions and groups so far.
     """
@@ -71,6 +73,7 @@ class _RebalanceRun:
     stuck: Counter[str] = field(default_factory=Counter)
     used: Counter[int] = field(default_factory=Counter)
     spent: Counter[str] = field(default_factory=Counter)
+    replaced: list[Demand] = field(default_factory=list)
     not_modelled: set[str] = field(default_factory=set)
 
     def left(self, model: RebalanceModel) -> Mapping[int, int] | None:
@@ -259,7 +262,7 @@ def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
         reason = "no order of evictions was found in which each replacement finds a node"
         _refused(run, component, detail.REBALANCE_OUTCOME_NOT_FOUND, reason)
         return
-    worst = worst_end(component, made, sequence, run.state, len(run.response.evictions), run.turn)
+    worst = worst_end(component, made, sequence, run.state, run.replaced, run.turn)
     _planned(run, component, sequence, worst, least)
 
 
@@ -350,6 +353,7 @@ def _planned(
             group_index=len(run.response.groups),
         )
         run.used[step.movable.slot] += 1
+        run.replaced.append(facts.demand)
     run.spent[component.namespace] += len(sequence.steps)
     run.response.groups.append(
         detail.RebalanceGroup(
