@@ -108,12 +108,12 @@ def knowledge_of(
         defaults,
         version if version in RELEASES else None,
         apart,
-        _outcome(response.rollout, rollout),
+        _outcome(response.rollout, rollout) if response.HasField("rollout") else None,
     )
 
 
 def _outcome(message: pb.RolloutOutcome, rollout: Rollout | None) -> RolloutOutcome | None:
-    if rollout is None or message.end == pb.ROLLOUT_END_UNSPECIFIED:
+    if rollout is None:
         return None
     wait = RolloutWait(
         message.old_pod_count, message.new_pod_count, message.message, message.lacks_resources
@@ -123,7 +123,7 @@ def _outcome(message: pb.RolloutOutcome, rollout: Rollout | None) -> RolloutOutc
         end,
         rollout,
         message.replica_count,
-        None if end is RolloutEnd.COMPLETES else wait,
+        wait if end in (RolloutEnd.WAITS, RolloutEnd.MAY_WAIT) else None,
         message.proven,
         message.course_count,
         message.waiting_course_count,

@@ -36,6 +36,7 @@ ENDS: Final = {
     RolloutEnd.COMPLETES: explanation_pb2.ROLLOUT_END_COMPLETES,
     RolloutEnd.MAY_WAIT: explanation_pb2.ROLLOUT_END_MAY_WAIT,
     RolloutEnd.WAITS: explanation_pb2.ROLLOUT_END_WAITS,
+    RolloutEnd.UNKNOWN: explanation_pb2.ROLLOUT_END_UNSPECIFIED,
 }
 """Ends of rollouts, as answers have them."""
 

@@ -18,6 +18,7 @@ class RolloutEnd(Enum):
     COMPLETES = "completes"
     MAY_WAIT = "may wait"
     WAITS = "waits"
+    UNKNOWN = "was not followed to its end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,9 @@ class RolloutOutcome:
     Attributes:
         rollout: how the pods are replaced.
         replicas: how many there are to be.
-        wait: the first that was found; None where it completes.
+        wait: the first that was found; None where none was.
         proven: all courses were looked at, and all that may refuse pods.
-        courses: how many were drawn by chance.
+        courses: how many were drawn by chance, and followed to their end.
         waiting: how many of these wait.
     """
 
@@ -75,6 +76,8 @@ class RolloutOutcome:
     def text(self) -> str:
         """For people: what it comes to, and why."""
         what = f"a rollout of {counted(self.replicas, 'replica')}"
+        if self.end is RolloutEnd.UNKNOWN:
+            return f"{what} was not looked at: none of its courses was followed to an end"
         if self.wait is None:
             return f"{what} completes" + ("" if self.proven else ", as far as was looked at")
         found = f"{given_text(self.rollout, self.replicas)}: {self.wait.text}"

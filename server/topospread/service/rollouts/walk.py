@@ -15,7 +15,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -28,11 +28,14 @@ from topospread.service.fit.preemption import preemption_gaps
 from topospread.service.fit.profile import gaps_of, suited
 from topospread.service.fit.question import Fit, spread_rules
 from topospread.service.rollouts.nodes import alike, is_roomy
+from topospread.service.rollouts.states import WAITING, NextStates, State, Steps
 from topospread.spread.rollouts import RolloutEnd, RolloutOutcome, RolloutWait
 from topospread.spread.verdicts import FITS, Code, error_message
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from topospread.index.snapshot import Snapshot
     from topospread.kube.rollouts import Rollout
@@ -48,40 +51,14 @@ _JUDGED_NODES: Final = 300_000
 _COURSES: Final = 20
 """Courses that are drawn by chance before all of them are followed."""
 
+_MOST_KEPT: Final = 2_000_000
+"""Next states of all that are kept, of 4 bytes each."""
+
+_MOST_READ: Final = 4_000_000
+"""Entries of the states that are looked at, added up: a microsecond each."""
+
 MOST_PODS: Final = 500
 """Pods of a rollout whose courses are followed."""
-
-
-class _State(NamedTuple):
-    """Pods that run, by slot; a slot of −1 is that of a node that is not known.
-
-    Attributes:
-        old: (slot, kind, pods).
-        new: (slot, pods).
-        waiting: old ones that have no node.
-    """
-
-    old: tuple[tuple[int, int, int], ...]
-    new: tuple[tuple[int, int], ...]
-    waiting: int
-
-    def entries(self) -> dict[int, Hashable]:
-        """What is on each slot that has any."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        for slot, kind, pods in self.old:
-            found.setdefault(slot, []).append((kind, pods))
-        for slot, pods in self.new:
-            found.setdefault(slot, []).append((-1, pods))
-        return {slot: tuple(each) for slot, each in found.items()}
-
-
-class _Steps(NamedTuple):
-    """What may come after a state."""
-
-    states: Sequence[_State] = ()
-    has_completed: bool = False
-    wait: RolloutWait | None = None
-    may_preempt: bool = False
 
 
 class RolloutWalk:
@@ -95,10 +72,9 @@ class RolloutWalk:
         old: those that run; in the order of their numbers where the rollout goes by it.
         waiting: how many have no node.
         fit: what is asked beside spreading.
-        most: states that may be judged.
 
     Attributes:
-        judged: states that were.
+        wanted: how many states it would judge.
     """
 
     def __init__(
@@ -110,7 +86,6 @@ class RolloutWalk:
         old: Sequence[PodRow],
         waiting: int = 0,
         fit: Fit = Fit.ALL,
-        most: int = MOST_STATES,
     ) -> None:
         self._view, self._judged, self._fit = view, pod, fit
         self._rollout, self._replicas = rollout, replicas
@@ -120,33 +95,36 @@ class RolloutWalk:
         self._groups = tuple(first.needed)
         self._new = _row(first)
         self._kinds: list[PodRow] = []
-        self._first = _State(self._by_kind(old, snapshot), (), waiting)
-        self._alike = alike(first, (self._new, *self._kinds))
+        self._first = State(self._by_kind(old, snapshot), (), waiting)
         self._is_roomy = is_roomy(first, replicas)
         self._has_gaps = bool(gaps_of(first.asked, fit))
-        pods = max(replicas, len(old))
-        few = min(MOST_STATES, _JUDGED_NODES // (snapshot.node_count + pods))
-        few = max(_FEWEST_STATES, 2 * pods, few)
-        self._left = min(few, most) if pods <= MOST_PODS else 0
-        self.judged = 0
-        self._known: dict[Hashable, _Steps] = {}
+        self.wanted = 0 if self._is_roomy else _wanted(snapshot, max(replicas, len(old)))
+        self._left, self._kept, self._read = self.wanted, _MOST_KEPT, _MOST_READ
+        self._alike: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self._known: dict[bytes, Steps] = {}
 
-    def outcome(self) -> RolloutOutcome:
-        """Follow the courses."""
+    def outcome(self, most: int = MOST_STATES) -> RolloutOutcome:
+        """Follow the courses.
+
+        Args:
+            most: states that may be judged.
+        """
         update = self._rollout, self._replicas
         if self._is_roomy:
             return RolloutOutcome(RolloutEnd.COMPLETES, *update, proven=not self._has_gaps)
-        drawn = [self._drawn(random.Random(number)) for number in range(_COURSES)]
-        ends = chain(drawn, self._ends())
+        self._left = min(self.wanted, most)
+        self._alike = alike(self._cycle(self._view.snapshot, 0), (self._new, *self._kinds))
+        drawn = self._all_drawn()
         completed, wait, uncertain = False, None, False
+        ends = chain(drawn, self._ends())
         while not (completed and wait) and (steps := next(ends, None)) is not None:
             completed = completed or steps.has_completed
             uncertain = uncertain or steps.may_preempt
             wait = wait or steps.wait
         proven = self._left > 0 or bool(completed and wait)
         if wait is None:
-            proven = proven and not self._has_gaps
-            return RolloutOutcome(RolloutEnd.COMPLETES, *update, proven=proven)
+            end = RolloutEnd.COMPLETES if completed else RolloutEnd.UNKNOWN
+            return RolloutOutcome(end, *update, proven=proven and not self._has_gaps)
         is_chance = completed or uncertain or not proven
         end = RolloutEnd.MAY_WAIT if is_chance else RolloutEnd.WAITS
         waiting = sum(steps.wait is not None for steps in drawn)
@@ -154,57 +132,91 @@ class RolloutWalk:
 
     # ------------------------------ courses
 
-    def _drawn(self, chosen: random.Random) -> _Steps:
-        """The end of one course."""
-        steps = self._steps(self._first)
-        while steps.states and self._left > 0:
+    def _all_drawn(self) -> Sequence[Steps]:
+        """The ends of the courses that were followed to one."""
+        found = []
+        for number in range(_COURSES):
+            steps, has_choice = self._drawn(random.Random(number))
+            if not has_choice and steps.states is None:
+                return [steps] * _COURSES  # all are the same
+            if steps.states is None:
+                found.append(steps)
+        return found
+
+    def _drawn(self, chosen: random.Random) -> tuple[Steps, bool]:
+        """The last steps of one course, and whether there was another."""
+        steps, has_choice = self._steps(self._first), False
+        while steps.states is not None and self._left > 0:
+            has_choice = has_choice or len(steps.states) > 1
             steps = self._steps(chosen.choice(steps.states))
-        return steps
+        return steps, has_choice
 
-    def _ends(self) -> Iterator[_Steps]:
-        """The steps of all states that have no next one, while there are few."""
-        seen, rest = {self._key(self._first)}, [self._first]
+    def _ends(self) -> Iterator[Steps]:
+        """The ends of all courses, while there are few."""
+        seen = {self._key(self._first)}
+        rest = [iter([self._first])]
         while rest and self._left > 0:
-            steps = self._steps(rest.pop())
-            if not steps.states:
+            state = next(rest[-1], None)
+            if state is None:
+                rest.pop()
+                continue
+            steps = self._steps(state)
+            if steps.states is None:
                 yield steps
-            for state in steps.states:
-                key = self._key(state)
-                if key not in seen:
-                    seen.add(key)
-                    rest.append(state)
+            else:
+                rest.append(self._unseen(steps.states, seen))
 
-    def _steps(self, state: _State) -> _Steps:
+    def _unseen(self, states: NextStates, seen: set[bytes]) -> Iterator[State]:
+        """Those that were not seen yet."""
+        for number in reversed(range(len(states))):
+            if self._left <= 0:
+                return
+            state = states[number]
+            key = self._key(state)
+            if key not in seen:
+                seen.add(key)
+                yield state
+
+    def _steps(self, state: State) -> Steps:
         key = self._key(state)
         known = self._known.get(key)
-        if known is None:
-            checkpoint()
-            known = self._known[key] = self._next(state)
-        return known
+        if known is not None:
+            return known
+        checkpoint()
+        steps = self._next(state)
+        size = 1 if steps.states is None else len(steps.states) + state.size
+        self._kept -= size
+        if self._kept >= 0:
+            self._known[key] = steps
+        return steps
 
-    def _key(self, state: _State) -> Hashable:
-        """Equal for states in which nodes that are alike have changed places."""
-        here = Counter((self._alike[slot], each) for slot, each in state.entries().items())
-        return frozenset(here.items()), state.waiting
+    def _key(self, state: State) -> bytes:
+        self._read -= state.size
+        if self._read < 0:
+            self._left = 0
+        return state.key(self._alike)
 
-    def _next(self, state: _State) -> _Steps:
+    def _next(self, state: State) -> Steps:
         rollout, replicas = self._rollout, self._replicas
         old = sum(pods for _, _, pods in state.old)
         new = sum(pods for _, pods in state.new)
         if new >= replicas - rollout.partition:
-            return _Steps(has_completed=True)
+            return Steps(has_completed=True)
         total = old + state.waiting + new
         above = total - (replicas - rollout.unavailable(replicas))
-        states = [] if above <= 0 or rollout.doubles else [*self._without_one(state, above)]
+        gone = [] if above <= 0 or rollout.doubles else [*self._that_go(state, above)]
         if total >= replicas + rollout.surge(replicas):
-            return _Steps(states)
+            return Steps(NextStates(state, gone))
         more = self._with_one(state, old, new)
-        return _Steps([*states, *more.states]) if states else more
+        if not gone:
+            return more
+        come = NextStates(state) if more.states is None else more.states
+        return Steps(replace(come, gone=gone))
 
-    def _without_one(self, state: _State, above: int) -> Iterator[_State]:
-        """One old pod less; those that wait go first."""
+    def _that_go(self, state: State, above: int) -> Iterator[int]:
+        """Positions of old pods of which one goes next; those that wait go first."""
         if state.waiting:
-            yield state._replace(waiting=state.waiting - 1)
+            yield WAITING
             return
         on: Counter[int] = Counter(dict(state.new))
         for slot, _, pods in state.old:
@@ -213,7 +225,7 @@ class RolloutWalk:
         # Several that go at once are chosen at once: a node may have fewer pods by its turn.
         least = max((on[slot] for slot, _, _ in state.old), default=0) - above + 1
         last = max((kind for _, kind, _ in state.old), default=-1)
-        for at, (slot, kind, pods) in enumerate(state.old):
+        for at, (slot, kind, _) in enumerate(state.old):
             if self._rollout.ordered:
                 may_go = kind == last and kind >= self._rollout.partition
             else:
@@ -221,36 +233,30 @@ class RolloutWalk:
             equal = self._alike[slot], kind, here[slot]
             if may_go and equal not in seen:
                 seen.add(equal)
-                left = ((slot, kind, pods - 1),) if pods > 1 else ()
-                yield state._replace(old=(*state.old[:at], *left, *state.old[at + 1 :]))
+                yield at
 
-    def _with_one(self, state: _State, old: int, new: int) -> _Steps:
+    def _with_one(self, state: State, old: int, new: int) -> Steps:
         """A new pod more, on each node that takes it; or why none does."""
         self._left -= 1
-        self.judged += 1
         number = self._replicas - 1 - new if self._rollout.ordered else new
         cycle = self._cycle(self._at(state), number)
         if cycle.pre_filter_status.code is Code.ERROR:
             text = error_message(cycle.pre_filter_status.reasons[0])
-            return _Steps(wait=RolloutWait(old, new, text))
+            return Steps(wait=RolloutWait(old, new, text))
         suits = suited(cycle.asked, self._fit)
         fits = suits.nodes & (cycle.verdicts == FITS) & cycle.view.snapshot.alive
         if not fits.any():
             return _waiting(cycle, suits, old, new)
-        here, there = state.entries(), dict(state.new)
+        here = state.entries()
         chosen: dict[Hashable, int] = {}
-        for slot in np.flatnonzero(fits).tolist() if here else ():
-            if slot in here:
+        for slot in sorted(here):
+            if slot >= 0 and fits[slot]:
                 chosen.setdefault((self._alike[slot], here[slot]), slot)
         fits[[slot for slot in here if slot >= 0]] = False
         others = np.flatnonzero(fits)
         _, firsts = np.unique(self._alike[others], return_index=True)
-        return _Steps(
-            [
-                state._replace(new=tuple(sorted({**there, slot: there.get(slot, 0) + 1}.items())))
-                for slot in (*chosen.values(), *others[firsts].tolist())
-            ]
-        )
+        come = np.array([*chosen.values(), *others[firsts].tolist()], dtype=np.int32)
+        return Steps(NextStates(state, come=come))
 
     # ------------------------------ states
 
@@ -268,7 +274,7 @@ class RolloutWalk:
             found[snapshot.slot(row.node_name), at] += 1
         return tuple(sorted((*where, pods) for where, pods in found.items()))
 
-    def _at(self, state: _State) -> Snapshot:
+    def _at(self, state: State) -> Snapshot:
         """The snapshot with the pods of a state."""
         base = self._view.snapshot
         names = base.nodes.names
@@ -291,6 +297,14 @@ class RolloutWalk:
         return Cycle("", pod.shape.pod, rules, self._effective, view, name, demand=demand)
 
 
+def _wanted(snapshot: Snapshot, pods: int) -> int:
+    """How many states of a rollout of so many pods are judged."""
+    if pods > MOST_PODS:
+        return 0
+    few = min(MOST_STATES, _JUDGED_NODES // (snapshot.node_count + pods))
+    return max(_FEWEST_STATES, 2 * pods, few)
+
+
 def _row(cycle: Cycle) -> PodRow:
     pod, demand = cycle.pod, cycle.demand
     labels = tuple(sorted(pod.labels.items()))
@@ -298,13 +312,13 @@ def _row(cycle: Cycle) -> PodRow:
     return PodRow(labels, "", counted=True, requests=demand.requests, holds=holds)
 
 
-def _waiting(cycle: Cycle, suits: Suited, old: int, new: int) -> _Steps:
+def _waiting(cycle: Cycle, suits: Suited, old: int, new: int) -> Steps:
     spreading = spread_rules(cycle.verdicts)
     order = cycle.view.snapshot.nodes.order
     reasons, _ = suits.reasons(order, spreading)
     wait = RolloutWait(old, new, suits.message(order.size, reasons), _lacks_capacity(cycle, suits))
     gaps = preemption_gaps(cycle.asked, suits, spreading)
-    return _Steps(wait=wait, may_preempt=bool(gaps))
+    return Steps(wait=wait, may_preempt=bool(gaps))
 
 
 def _lacks_capacity(cycle: Cycle, suits: Suited) -> bool:

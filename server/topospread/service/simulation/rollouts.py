@@ -13,7 +13,7 @@ from topospread.service.decisions.pods import JudgedPod
 from topospread.service.rollouts.walk import MOST_STATES, RolloutWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from topospread.errors import FieldViolation
     from topospread.index.snapshot import Snapshot
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _ALL_STATES: Final = 4 * MOST_STATES
-"""States of all rollouts of a call that are judged."""
+"""States of all rollouts of a call that are judged; each may have its fair share."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,14 +53,14 @@ class PlannedRollout:
         pod = batch.pod._replace(name=self.plan.pods.name.name, uid="")
         return JudgedPod(pod, batch.rules, batch.demand)
 
-    def walk(self, view: View, fit: Fit, most: int) -> RolloutWalk:
-        """Its courses at a view with the old pods, of which so many states may be judged."""
+    def walk(self, view: View, fit: Fit) -> RolloutWalk:
+        """Its courses at a view with the old pods."""
         of, wanted = self.plan.pods, self.plan.asked_for
         rows = [decode_pod(payload) for payload in of.payloads_by_number]
         # What drained nodes had is made anew before, and may wait.
         old = [row for row in rows if row.node_name not in self.drained]
         waiting = max(len(of.waiting) + len(rows) - len(old), wanted - len(old))
-        return RolloutWalk(view, self.judged, self.rollout, wanted, old, waiting, fit, most)
+        return RolloutWalk(view, self.judged, self.rollout, wanted, old, waiting, fit)
 
 
 def planned_rollouts(
@@ -98,11 +98,28 @@ def outcomes(
     rollouts: Iterable[PlannedRollout], view: View, snapshot: Snapshot, fit: Fit
 ) -> Mapping[int, RolloutOutcome]:
     """What becomes of rollouts, each by itself, by their positions in the request."""
-    there, left = replace(view, snapshot=snapshot), _ALL_STATES
-    found: dict[int, RolloutOutcome] = {}
+    there = replace(view, snapshot=snapshot)
+    walks: list[tuple[int, RolloutWalk]] = []
     for each in rollouts:
         checkpoint()
-        walk = each.walk(there, fit, left)
-        found[each.plan.pods.asked] = walk.outcome()
-        left -= walk.judged
+        walks.append((each.plan.pods.asked, each.walk(there, fit)))
+    most = fair_share([walk.wanted for _, walk in walks], _ALL_STATES)
+    found: dict[int, RolloutOutcome] = {}
+    while walks:  # what one has looked at is let go of with it
+        asked, walk = walks.pop()
+        found[asked] = walk.outcome(most)
     return found
+
+
+def fair_share(wanted: Sequence[int], total: int) -> int:
+    """The most that each may have, so that all together have no more than a total.
+
+    It is the same in whatever order they are: those that want less leave it to the others.
+    """
+    left = total
+    for number, least in enumerate(sorted(wanted)):
+        share = left // (len(wanted) - number)
+        if least > share:
+            return share
+        left -= least
+    return total

@@ -62,6 +62,7 @@ ROLLOUT_DEADLOCK: Final = rule(
 
 _USABLE_AGAIN: Final = "Set nodeTaintsPolicy: Honor, or let the pod use the domain's nodes."
 _MORE_DOMAINS: Final = "Add nodes that the pod can use, or raise maxSkew."
+_LOOK_AT_FEWER: Final = "Ask with fewer replicas: a rollout of some hundreds is not followed."
 _MORE_CAPACITY: Final = "Make room for as many pods more as maxSurge says, in each domain."
 
 
@@ -188,6 +189,8 @@ def outcome_findings(
         outcome: of its rollout; None where it is not known.
         hard: its hard constraints.
     """
+    if outcome is not None and outcome.end is RolloutEnd.UNKNOWN:
+        yield ROLLOUT_DEADLOCK.found(-1, outcome.text, Severity.INFO, mend=_LOOK_AT_FEWER)
     if outcome is None or outcome.wait is None:
         return
     severity = Severity.WARNING
