@@ -10,7 +10,7 @@ from topospread.cli.kinds import OWNERS, POD, ObjectName
 from topospread.cli.options import MAX_NUMBER
 from topospread.codec.manifest_parts import part_of
 from topospread.codec.owners import controller_reference
-from topospread.codec.rollouts import rollout_message, rollout_of
+from topospread.codec.rollouts import is_on_delete, is_paused, rollout_message, rollout_of
 from topospread.kube.workloads import controllers_of
 from topospread.wording import counted
 from topospread_proto.v1 import scenario_pb2 as pb
@@ -103,6 +103,10 @@ def to_place(request: PodRequest, given: int | None, *, in_addition: bool) -> pb
     rollout = _rollout(request)
     if rollout is not None:
         placed.rolling_update.CopyFrom(rollout_message(rollout))
+    elif request.manifest is not None and is_on_delete(
+        kind, part_of(request.manifest.content, "spec")
+    ):
+        placed.rolling_update.on_delete = True
     return placed
 
 
@@ -167,7 +171,7 @@ def held_back(requests: Sequence[PodRequest], found: SimulateResponse) -> Iterat
         if each.subject.kind == "DaemonSet" and index not in there:
             why = "makes a pod for each of its nodes, and tied to it: this is one like them"
         if not why and there.get(index):
-            why = _not_rolled_out(part_of(spec, "updateStrategy"))
+            why = _not_rolled_out(each, spec)
         if why:
             pod = each.subject.pod
             yield f"{each.subject.kind} {pod.namespace}/{pod.name} {why}"
@@ -179,17 +183,17 @@ def _stopped(spec: Mapping[str, Any], kind: str, *, new_template: bool) -> str:
         if kind in _NEW_EACH_TIME:
             return "is suspended: it starts no Job until it is resumed"
         return "is suspended: until it is resumed it makes no pods, and those that run are ended"
-    paused = spec.get("paused") is True or part_of(spec, "updateStrategy").get("paused") is True
-    if paused and new_template:
+    if is_paused(spec) and new_template:
         return "is paused: no pod of this template is made until it is resumed"
     return ""
 
 
-def _not_rolled_out(strategy: Mapping[str, Any]) -> str:
+def _not_rolled_out(request: PodRequest, spec: Mapping[str, Any]) -> str:
     """Why a new template does not reach all pods of a workload."""
-    if strategy.get("type") == "OnDelete":
+    if is_on_delete(request.subject.kind, spec):
         return "has updateStrategy OnDelete: a pod gets this template only once it is deleted"
-    partition = part_of(strategy, "rollingUpdate").get("partition") or strategy.get("partition")
-    if isinstance(partition, int | str) and partition not in (0, "0", "0%"):
-        return f"has a partition of {partition}: pods below it keep their template"
-    return ""
+    rollout = _rollout(request)
+    if rollout is None or not rollout.partition:
+        return ""
+    kept = "pods below it" if rollout.ordered else "so many pods"
+    return f"has a partition of {rollout.partition}: {kept} keep their template"

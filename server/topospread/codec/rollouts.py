@@ -67,12 +67,24 @@ def rollout_of(kind: str, spec: Mapping[str, Any], wrong: list[FieldViolation]) 
             return None
         surge = share(strategy.get("maxSurge"), "spec.updateStrategy.maxSurge") or Share(0)
         lacking = share(strategy.get("maxUnavailable"), "spec.updateStrategy.maxUnavailable")
-        return Rollout(surge, lacking or Share(20, is_percentage=True), REVISION_LABELS[kind])
+        most = lacking or Share(20, is_percentage=True)
+        kept = _kept(share(strategy.get("partition"), "spec.updateStrategy.partition"), spec)
+        return Rollout(surge, most, REVISION_LABELS[kind], partition=kept)
     return None
 
 
-def rollout_from_proto(message: pb.RollingUpdate, path: str) -> Rollout:
-    """How pods are replaced, of a request.
+def is_on_delete(kind: str, spec: Mapping[str, Any]) -> bool:
+    """Whether a pod gets a new template only once something else deletes it."""
+    return kind == "StatefulSet" and part_of(spec, "updateStrategy").get("type") == "OnDelete"
+
+
+def is_paused(spec: Mapping[str, Any]) -> bool:
+    """Whether no pod of a new template is made."""
+    return spec.get("paused") is True or part_of(spec, "updateStrategy").get("paused") is True
+
+
+def rollout_from_proto(message: pb.RollingUpdate, path: str) -> Rollout | None:
+    """How pods are replaced, of a request; None where none is.
 
     Raises:
         InvalidRequest: a share that is none.
@@ -84,12 +96,14 @@ def rollout_from_proto(message: pb.RollingUpdate, path: str) -> Rollout:
         wrong.append(FieldViolation(f"{path}.partition", "must not be negative"))
     if wrong:
         raise InvalidRequest.of(wrong)
+    if message.on_delete:
+        return None
     return Rollout(
         surge or Share(0),
         lacking or Share(0),
         doubles=message.surges_all,
         ordered=message.ordered,
-        partition=message.partition if message.ordered else 0,
+        partition=message.partition,
     )
 
 
@@ -102,6 +116,17 @@ def rollout_message(rollout: Rollout) -> pb.RollingUpdate:
         ordered=rollout.ordered,
         partition=rollout.partition,
     )
+
+
+def _kept(partition: Share | None, spec: Mapping[str, Any]) -> int:
+    """Pods of a CloneSet that keep their template; less than 100% never keeps all of several."""
+    if partition is None:
+        return 0
+    given = spec.get("replicas", 1)
+    replicas = given if isinstance(given, int) and given > 0 else 0
+    kept = partition.of(replicas, up=True)
+    is_less = partition.is_percentage and partition.number < 100
+    return replicas - 1 if is_less and kept >= replicas > 1 else kept
 
 
 def _number(text: str) -> object:

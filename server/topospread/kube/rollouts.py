@@ -44,7 +44,7 @@ class Rollout:
         hash_label: the label that tells revisions apart, which the controller adds.
         doubles: all new pods are there before the first old one goes (blue-green).
         ordered: the pod with the highest number goes first, and the new one takes its place.
-        partition: of these, pods with lower numbers keep their template.
+        partition: so many pods keep their template; of ordered ones those with lower numbers.
     """
 
     max_surge: Share

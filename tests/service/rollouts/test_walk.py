@@ -16,7 +16,7 @@ from topospread.codec.stored import stored
 from topospread.index.overlay import Overlay, PodDelta, apply_overlay
 from topospread.kube.rollouts import Rollout, Share
 from topospread.service.decisions.pods import JudgedPod
-from topospread.service.rollouts.walk import RolloutWalk
+from topospread.service.rollouts.walk import MOST_PODS, RolloutWalk
 from topospread.spread.rollouts import RolloutEnd
 
 HASH = "pod-template-hash"
@@ -59,7 +59,7 @@ def walk(empty_world):
     empty_world.apply(node("elsewhere"))
     engine = empty_world.engine
 
-    def walked(start, capacities, surge, unavailable, pod, usable=None):
+    def walked(start, capacities, surge, unavailable, pod, usable=None, most=None):
         asked = engine.with_requests(empty_world.ask(), encoded(pod))
         resolved = engine.new_cycle(empty_world.ask()._replace(pod=asked.pod, demand=asked.demand))
         usable = len(start) if usable is None else usable
@@ -73,7 +73,7 @@ def walk(empty_world):
         judged = JudgedPod(asked.pod, resolved.cycle.rules, asked.demand)
         rollout = Rollout(Share(surge), Share(unavailable))
         there = replace(view, snapshot=snapshot)
-        return RolloutWalk(there, judged, rollout, len(old), old).outcome()
+        return RolloutWalk(there, judged, rollout, len(old), old).outcome(most)
 
     return walked
 
@@ -167,3 +167,18 @@ def test_a_wait_is_reported_with_the_pods_that_run_and_the_schedulers_words(walk
 def test_of_many_pods_some_courses_are_followed(walk):
     found = walk((60, 60), [60, 60], 1, 1, new_pod(1, is_scoped=True))
     assert not found.proven or found.end is RolloutEnd.MAY_WAIT
+
+
+@pytest.mark.parametrize("most", [0, 1, 5, 19])
+def test_no_rollout_completes_of_which_no_course_was_followed_to_an_end(walk, most):
+    found = walk((20, 20), [25, 25], 1, 0, new_pod(1, is_scoped=True), most=most)
+    assert found.end is RolloutEnd.UNKNOWN
+    assert not found.proven
+    assert (found.wait, found.courses, found.waiting) == (None, 0, 0)
+    assert "was not looked at" in found.text
+
+
+def test_nor_does_one_of_too_many_pods(walk):
+    pods = MOST_PODS // 2 + 1
+    found = walk((pods, pods), [pods, pods], 1, 1, new_pod(1, is_scoped=True))
+    assert found.end is RolloutEnd.UNKNOWN

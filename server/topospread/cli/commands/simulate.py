@@ -194,6 +194,12 @@ def _rollout_of(workload: pb.PlacedWorkload) -> str:
     return f"the rollout of {workload.workload.kind} {workload.namespace}/{workload.workload.name}"
 
 
+def _unknown(workloads: Iterable[pb.PlacedWorkload]) -> list[str]:
+    """Rollouts that were asked for, and of which none knows the end."""
+    asked = (each for each in workloads if each.HasField("rollout"))
+    return [_rollout_of(each) for each in asked if not each.rollout.end]
+
+
 def _print(found: SimulateResponse, labels: Sequence[str]) -> None:
     rescheduled = found.rescheduled_pod_count
     titles = [f"{counted(rescheduled, 'pod')} of drained nodes"] if rescheduled else []
@@ -226,7 +232,7 @@ def _print(found: SimulateResponse, labels: Sequence[str]) -> None:
             ("evicted", found.evicted_pod_count or ""),
             ("fewest nodes", _fewest_text(found)),
             ("it takes", "; ".join(found.advice)),
-            ("not looked at", ", ".join(found.not_modelled)),
+            ("not looked at", ", ".join([*found.not_modelled, *_unknown(found.workloads)])),
             ("revision", found.meta.revision),
             ("trace", documents.trace_id(found)),
         ]

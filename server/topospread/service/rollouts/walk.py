@@ -51,6 +51,9 @@ _JUDGED_NODES: Final = 300_000
 _COURSES: Final = 20
 """Courses that are drawn by chance before all of them are followed."""
 
+_NEW: Final = -1
+"""The kind of a new pod: the last."""
+
 _MOST_KEPT: Final = 2_000_000
 """Next states of all that are kept, of 4 bytes each."""
 
@@ -102,17 +105,18 @@ class RolloutWalk:
         self._left, self._kept, self._read = self.wanted, _MOST_KEPT, _MOST_READ
         self._alike: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._known: dict[bytes, Steps] = {}
+        self._reached = self._first, snapshot
 
-    def outcome(self, most: int = MOST_STATES) -> RolloutOutcome:
+    def outcome(self, most: int | None = None) -> RolloutOutcome:
         """Follow the courses.
 
         Args:
-            most: states that may be judged.
+            most: states that may be judged; None for as many as are wanted.
         """
         update = self._rollout, self._replicas
         if self._is_roomy:
             return RolloutOutcome(RolloutEnd.COMPLETES, *update, proven=not self._has_gaps)
-        self._left = min(self.wanted, most)
+        self._left = self.wanted if most is None else min(self.wanted, most)
         self._alike = alike(self._cycle(self._view.snapshot, 0), (self._new, *self._kinds))
         drawn = self._all_drawn()
         completed, wait, uncertain = False, None, False
@@ -275,20 +279,24 @@ class RolloutWalk:
         return tuple(sorted((*where, pods) for where, pods in found.items()))
 
     def _at(self, state: State) -> Snapshot:
-        """The snapshot with the pods of a state."""
-        base = self._view.snapshot
-        names = base.nodes.names
+        """The snapshot with the pods of a state: those that differ from the state before."""
+        before, snapshot = self._reached
+        names = snapshot.nodes.names
         moved: Counter[tuple[int, int]] = Counter()
-        for delta, of in ((-1, self._first), (1, state)):
-            for slot, kind, pods in of.old:
+        for delta, of, other in ((-1, before, state), (1, state, before)):
+            for slot, kind, pods in {*of.old} - {*other.old}:
                 moved[slot, kind] += delta * pods
+            for slot, pods in {*of.new} - {*other.new}:
+                moved[slot, _NEW] += delta * pods
+        kinds = [*self._kinds, self._new]
         rows = [
-            (replace(self._kinds[kind], node_name=names[slot]), pods)
+            (replace(kinds[kind], node_name=names[slot]), pods)
             for (slot, kind), pods in moved.items()
             if pods and slot >= 0
         ]
-        rows += [(replace(self._new, node_name=names[slot]), pods) for slot, pods in state.new]
-        return base.adjusted(self._judged.pod.shape.pod.namespace, rows, self._groups)
+        namespace = self._judged.pod.shape.pod.namespace
+        self._reached = state, snapshot.adjusted(namespace, rows, self._groups)
+        return self._reached[1]
 
     def _cycle(self, snapshot: Snapshot, number: int) -> Cycle:
         pod, rules, demand = self._judged
@@ -302,7 +310,8 @@ def _wanted(snapshot: Snapshot, pods: int) -> int:
     if pods > MOST_PODS:
         return 0
     few = min(MOST_STATES, _JUDGED_NODES // (snapshot.node_count + pods))
-    return max(_FEWEST_STATES, 2 * pods, few)
+    # One course has a state for each pod that comes or goes.
+    return max(_FEWEST_STATES, 2 * pods + 2, few)
 
 
 def _row(cycle: Cycle) -> PodRow:

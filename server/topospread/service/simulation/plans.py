@@ -13,6 +13,7 @@ from topospread.service.simulation.workloads import DAEMON_SET, POD
 from topospread.wording import counted
 from topospread_client import ORDINAL_LABELS
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
+from topospread_proto.v1 import explanation_pb2 as explanation
 from topospread_proto.v1 import scenario_pb2 as detail
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class WorkloadPlan:
         numbers: of those that are made, where its pods have numbers; else only how many there are.
         rolling: it has more pods than are asked for because a rollout is under way.
         may_roll: a rollout is asked for where its images, which are not kept, are others.
+        kept: names of those that a rollout leaves as they are.
+        on_delete: no rollout takes any away.
     """
 
     pods: WorkloadPods
@@ -51,17 +54,31 @@ class WorkloadPlan:
     asked_for: int
     rolling: bool = False
     may_roll: bool = False
+    kept: frozenset[str] = frozenset()
+    on_delete: bool = False
+
+    @property
+    def _is_replaced(self) -> bool:
+        return bool(self.changed) and not self.on_delete
 
     @property
     def replaced(self) -> Sequence[pb.Pod]:
         """Those of the state that a rollout takes away."""
-        return self.pods.there if self.changed else ()
+        there = self.pods.there if self._is_replaced else ()
+        return [pod for pod in there if pod.metadata.name not in self.kept]
+
+    @property
+    def replaced_payloads(self) -> Sequence[bytes]:
+        """Of these, those that run, as they are stored."""
+        running = zip(self.pods.running, self.pods.payloads, strict=True)
+        found = running if self._is_replaced else ()
+        return [payload for pod, payload in found if pod.metadata.name not in self.kept]
 
     @property
     def rolls(self) -> bool:
         """Whether it is a rollout, or would be one of another image."""
         is_of_image = self.may_roll and not (self.rolling or self.places)
-        return bool(self.pods.running) and (bool(self.changed) or is_of_image)
+        return bool(self.pods.running) and (self._is_replaced or is_of_image)
 
     @property
     def places(self) -> bool:
@@ -122,13 +139,22 @@ class WorkloadPlan:
         return f"{of.name} has {total} in the state ({', '.join(counts)}): {what}"
 
     def _what(self) -> str:
+        what = self._placed()
+        if not self.changed:
+            return what
+        is_another = f"its template is another than theirs ({', '.join(self.changed)})"
+        if self.on_delete:
+            return f"{is_another}, and pods get it once they are deleted (OnDelete): {what}"
+        new = len(self.numbers)
+        replicas = "1 replica is" if new == 1 else f"{new} replicas are"
+        what = f"{replicas} made in their place"
+        if self.kept:
+            kept = "1 keeps its" if len(self.kept) == 1 else f"{len(self.kept)} keep their"
+            what = f"{kept} template by the partition, {replicas} made"
+        return f"{is_another}, so this is taken for a rollout, judged at its end: {what}"
+
+    def _placed(self) -> str:
         of, new = self.pods, len(self.numbers)
-        if self.changed:
-            replicas = "1 replica is" if new == 1 else f"{new} replicas are"
-            return (
-                f"its template is another than theirs ({', '.join(self.changed)}), so this is taken"
-                f" for a rollout, judged at its end: {replicas} made in their place"
-            )
         if self.excess:
             return (
                 f"that is {self.excess} more than the {self.asked_for} asked for, and none is"
@@ -174,18 +200,46 @@ def planned(of: WorkloadPods, asked: detail.PodsToPlace, encoded: bytes) -> Work
     changed: tuple[str, ...] = ()
     if of.name.kind not in _KEEPING:
         changed = tuple(changes(template, of.newest))
-    if changed:
-        begin = first_number(template.metadata.labels) or 0
-        return WorkloadPlan(of, (), template, range(begin, begin + wanted), 0, changed, wanted)
+    on_delete = asked.rolling_update.on_delete
+    if changed and not on_delete:
+        return _of_rollout(of, template, wanted, changed, asked.rolling_update)
     is_of_pod = _labels(template) == _labels(of.newest)  # a manifest's have no revision
-    _adopt_labels(template, of.newest)
+    if not changed:
+        _adopt_labels(template, of.newest)
     first = first_number(template.metadata.labels)
     if first is None:
         plan = _of_alike(of, template, wanted)
     else:
         plan = _of_numbered(of, template, first, wanted, is_given=asked.HasField("replicas"))
-    plan.may_roll = of.name.kind not in _KEEPING and not is_of_pod
+    plan.may_roll = of.name.kind not in _KEEPING and not is_of_pod and not on_delete
+    plan.changed, plan.on_delete = changed, on_delete
     return plan
+
+
+def _of_rollout(
+    of: WorkloadPods,
+    template: pb.Pod,
+    wanted: int,
+    changed: Sequence[str],
+    update: explanation.RollingUpdate,
+) -> WorkloadPlan:
+    """Of one whose template is another: all replicas, but for the pods that are not replaced.
+
+    What lacks of those that are kept is made of the new template: there is no other at hand.
+    """
+    begin = first_number(template.metadata.labels) or 0
+    most = max(0, min(update.partition, wanted))
+    numbers: Sequence[int] = range(begin, begin + wanted)
+    if update.ordered:
+        kept = [pod for pod in of.there if begin <= _number_of(pod) < begin + most]
+        taken = {_number_of(pod) for pod in kept}
+        numbers = [number for number in numbers if number not in taken]
+    else:
+        kept = of.there[:most]
+        numbers = numbers[len(kept) :]
+    names = frozenset(pod.metadata.name for pod in kept)
+    waiting = [pod for pod in of.waiting if pod.metadata.name in names]
+    return WorkloadPlan(of, waiting, template, numbers, 0, changed, wanted, kept=names)
 
 
 def _of_alike(of: WorkloadPods, template: pb.Pod, wanted: int) -> WorkloadPlan:

@@ -89,6 +89,8 @@ def planned_rollouts(
         except InvalidRequest as refused:
             wrong += refused.violations
             continue
+        if rollout is None or rollout.partition >= plan.asked_for:
+            continue  # nothing is replaced
         if rollout.ordered and plan.pods.waiting:
             continue  # nothing is replaced before these run
         yield PlannedRollout(plan, of_request[at], rollout, drained)

@@ -171,8 +171,7 @@ class ScenarioBuilder:
         replaced_rows = [
             PodDelta(plan.pods.name.namespace, decode_pod(payload), -1)
             for plan in plans
-            if plan.changed
-            for payload in plan.pods.payloads
+            for payload in plan.replaced_payloads
         ]
         changes = replace(beside, moves=[*beside.moves, *replaced_rows])
         warnings += dict.fromkeys(idle_constraints(batches[len(evicted) :], view))
