@@ -81,4 +81,5 @@ def _that_skew(spreads: Sequence[DeletionConstraint]) -> Sequence[DeletionConstr
 
 
 def _domains(spreads: Sequence[DeletionConstraint], position: int) -> _PodDomains:
+    checkpoint()
     return tuple([spread.counted_domain(position) for spread in spreads])

@@ -425,6 +425,7 @@ def _by_domain(order: Sequence[int], spread: DeletionConstraint) -> Sequence[Seq
 
 def domain_counts(spread: DeletionConstraint) -> Counter[str]:
     """Pods that count, by domain; every eligible domain is there."""
+    checkpoint()
     counts = Counter(dict.fromkeys(sorted(spread.eligible), 0))
     for position in range(len(spread.domains)):
         if (domain := spread.counted_domain(position)) is not None:

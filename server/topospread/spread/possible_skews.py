@@ -63,6 +63,7 @@ class SkewRange:
 
     def add(self, cut: DeletionCut) -> None:
         """Widen it by what a cut may leave."""
+        checkpoint()
         low = high = 0
         if self._size:
             pods = self._pods - self._by_domain(cut.certain)
